@@ -1,0 +1,1 @@
+//! Load generator, plane bench and reports.

@@ -1,0 +1,1 @@
+//! The engine contract with the mock and the scripted engine, and the tokenizer.

@@ -1,0 +1,1 @@
+//! The wire and the link protocol as pure state machines.

@@ -1,0 +1,1 @@
+//! OpenAI frontend, router, discovery and worker host.

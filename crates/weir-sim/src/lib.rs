@@ -1,0 +1,1 @@
+//! A seeded world of weir-proto nodes over lossy lanes.
