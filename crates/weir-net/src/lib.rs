@@ -1,1 +1,23 @@
 //! Node, links, lanes, anchors, senders and calls: the async API of the weir plane.
+//!
+//! A [`Node`] is one process's endpoint. It dials or accepts one link per [`Peer`]. A consumer makes an [`Anchor`],
+//! mints a [`Ticket`] for a peer and hands it over, usually inside a call; the peer opens the ticket and holds a
+//! [`Sender`]. Protocol rules live in `weir-proto`; this crate owns sockets, tasks, clocks and wakers.
+
+mod anchor;
+mod call;
+mod config;
+mod error;
+mod node;
+mod peer;
+mod sender;
+
+pub use anchor::{Anchor, Extent};
+pub use call::{CallContext, CallOptions, Handler};
+pub use config::{ConfigError, NodeConfig};
+pub use error::{
+    BindError, CallError, ConnectError, MintError, OpenError, SendError, StreamError, StreamErrorKind, TrySendError,
+};
+pub use node::{Node, NodeId, NodeMetrics};
+pub use peer::{Health, Peer};
+pub use sender::{Sender, Ticket};
