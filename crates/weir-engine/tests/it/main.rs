@@ -1,0 +1,3 @@
+//! Behaviour of the engine crate through its public API.
+
+mod vocabulary;
