@@ -5,3 +5,5 @@
 
 pub mod discovery;
 pub mod envelope;
+pub mod frontend;
+mod router;
