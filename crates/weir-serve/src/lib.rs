@@ -7,3 +7,4 @@ pub mod discovery;
 pub mod envelope;
 pub mod frontend;
 mod router;
+pub mod worker;

@@ -49,7 +49,12 @@ fn word_len(text: &[u8]) -> usize {
     } else {
         MAX_WORD - lead
     };
-    let run = body.iter().take_while(|byte| class(**byte) == kind).count();
+    // One more than fits tells whether the run is cut; scanning further would make long runs quadratic.
+    let run = body
+        .iter()
+        .take(longest + 1)
+        .take_while(|byte| class(**byte) == kind)
+        .count();
     let len = run.min(longest);
     if kind == Class::Space {
         // The last space of a run belongs to the word after it.

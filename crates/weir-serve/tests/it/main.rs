@@ -1,0 +1,3 @@
+//! Behaviour of the serving crate over real files and sockets.
+
+mod directory;
