@@ -1,3 +1,32 @@
 //! The binary `weir`.
 
-fn main() {}
+mod bench;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Measure parts of weir against each other.
+    Bench(bench::BenchArgs),
+}
+
+fn main() -> std::process::ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Bench(args) => bench::run(args),
+    };
+    match outcome {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        #[expect(clippy::print_stderr, reason = "the last line of a command that failed")]
+        Err(error) => {
+            eprintln!("weir: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
