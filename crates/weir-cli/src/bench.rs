@@ -9,6 +9,8 @@ use weir_bench::{
     process::allowed_cores,
 };
 
+use crate::duration;
+
 /// Arguments of `weir bench`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -61,9 +63,9 @@ struct PlaneArgs {
     /// Runtime threads of each process.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
-    /// Longest time a rep's streams may take, in seconds; streams that are still open then are errors.
-    #[arg(long, default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    rep_timeout: u64,
+    /// Longest time a rep's streams may take; streams that are still open then are errors.
+    #[arg(long, default_value = "120s", value_parser = duration::parse)]
+    rep_timeout: Duration,
 }
 
 /// Runs `weir bench`.
@@ -114,7 +116,7 @@ fn config(args: &PlaneArgs, to_stdout: bool) -> Result<BenchConfig> {
         frontend_core: pinned(args.frontend_core),
         worker_core: pinned(args.worker_core),
         threads: usize::from(args.threads),
-        patience: Duration::from_secs(args.rep_timeout),
+        patience: args.rep_timeout,
         json: args.json.clone().filter(|_| !to_stdout),
         side: SideCommand {
             program: std::env::current_exe().context("cannot find this program's own file")?,

@@ -1,6 +1,8 @@
 //! The binary `weir`.
 
 mod bench;
+mod duration;
+mod load;
 
 use clap::{Parser, Subcommand};
 
@@ -15,11 +17,14 @@ struct Cli {
 enum Command {
     /// Measure parts of weir against each other.
     Bench(bench::BenchArgs),
+    /// Drive an OpenAI-compatible endpoint in a closed loop and report what a client sees.
+    Load(load::LoadArgs),
 }
 
 fn main() -> std::process::ExitCode {
     let outcome = match Cli::parse().command {
         Command::Bench(args) => bench::run(args),
+        Command::Load(args) => load::run(args),
     };
     match outcome {
         Ok(()) => std::process::ExitCode::SUCCESS,

@@ -92,3 +92,111 @@ where
         Role::Worker => worker::run::<A, R, W>(&spec.shape, channel).await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{DuplexStream, ReadHalf, WriteHalf, duplex, split};
+
+    use super::{
+        super::control::{FrontendFigures, Order, WorkerFigures},
+        *,
+    };
+
+    type End = Channel<BufReader<ReadHalf<DuplexStream>>, WriteHalf<DuplexStream>>;
+
+    fn side(role: Role, arm: Arm, shape: &Shape) -> End {
+        let ends = duplex(64 * 1024);
+        let [ours, theirs] = [ends.0, ends.1].map(|end| {
+            let (reader, writer) = split(end);
+            Channel::new(BufReader::new(reader), writer)
+        });
+        let spec = SideSpec {
+            role,
+            arm,
+            shape: shape.clone(),
+            core: None,
+            threads: 1,
+            patience: Duration::from_secs(60),
+        };
+        tokio::spawn(converse(spec, theirs));
+        ours
+    }
+
+    async fn cards(end: &mut End) -> Vec<String> {
+        match end.receive().await.unwrap() {
+            Report::Cards(cards) => cards,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Both sides of a small rep in this process.
+    async fn rep(arm: Arm) -> (FrontendFigures, WorkerFigures) {
+        let shape = Shape {
+            streams: 7,
+            nodes: 3,
+            records: 100,
+            pause: Duration::ZERO,
+            ..shape()
+        };
+        let (mut worker, mut frontend) = (side(Role::Worker, arm, &shape), side(Role::Frontend, arm, &shape));
+        let workers = cards(&mut worker).await;
+        assert_eq!(workers.len(), 3);
+        frontend.send(&Order::Meet(workers)).await.unwrap();
+        let card = cards(&mut frontend).await;
+        worker.send(&Order::Meet(card)).await.unwrap();
+        assert_eq!(worker.receive::<Report>().await.unwrap(), Report::Ready);
+        frontend.send(&Order::Go).await.unwrap();
+        let Report::Frontend(consumed) = frontend.receive().await.unwrap() else {
+            panic!("no figures")
+        };
+        worker.send(&Order::End).await.unwrap();
+        let Report::Worker(produced) = worker.receive().await.unwrap() else {
+            panic!("no figures")
+        };
+        (consumed, produced)
+    }
+
+    fn shape() -> Shape {
+        "single".parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_floor_delivers_every_record_past_its_window() {
+        let (consumed, produced) = rep(Arm::Floor).await;
+        assert_eq!((consumed.records, consumed.errors, produced.errors), (700, 0, 0));
+        let written = produced.written.unwrap();
+        assert_eq!(written.records, 700);
+        assert!(written.writes > 0 && written.writes <= 700);
+    }
+
+    #[cfg(feature = "peers")]
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn velo_delivers_every_record() {
+        let (consumed, produced) = rep(Arm::Velo).await;
+        assert_eq!((consumed.records, consumed.errors, produced.errors), (700, 0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_side_that_is_told_nonsense_says_so_and_fails() {
+        let mut worker = side(Role::Worker, Arm::Floor, &shape());
+        cards(&mut worker).await;
+        worker.send(&Order::Go).await.unwrap();
+        let Report::Failed(why) = worker.receive().await.unwrap() else {
+            panic!("no failure")
+        };
+        assert!(why.contains("frontend"), "{why}");
+    }
+
+    #[tokio::test]
+    async fn a_floor_worker_that_is_not_there_fails_the_frontend() {
+        let mut frontend = side(Role::Frontend, Arm::Floor, &shape());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let card = listener.local_addr().unwrap().to_string();
+        drop(listener);
+        frontend.send(&Order::Meet(vec![card.clone()])).await.unwrap();
+        let Report::Failed(why) = frontend.receive().await.unwrap() else {
+            panic!("no failure")
+        };
+        assert!(why.contains(&card), "{why}");
+    }
+}
