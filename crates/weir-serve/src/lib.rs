@@ -5,3 +5,4 @@
 
 pub mod discovery;
 pub mod envelope;
+pub mod worker;
