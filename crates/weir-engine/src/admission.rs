@@ -1,8 +1,18 @@
 //! What every engine checks before it takes a request.
 
-use crate::{ModelCard, Refusal, Request};
+use crate::{ModelCard, Refusal, Request, tokenizer::Tokenizer};
 
 impl ModelCard {
+    /// The card of a model that speaks the shipped tokenizer.
+    pub fn builtin(name: &str, context_length: u32) -> Self {
+        let tokenizer = Tokenizer::builtin().fingerprint().to_owned();
+        Self {
+            name: name.to_owned(),
+            context_length,
+            tokenizer,
+        }
+    }
+
     /// Whether `request` is for this model, has a prompt, and leaves room in the context for a token.
     ///
     /// # Errors

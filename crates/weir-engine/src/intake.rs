@@ -4,10 +4,7 @@
 //! no more than `limit` are counted at once.
 
 use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Wake, Waker},
 };
 
@@ -54,12 +51,13 @@ pub(crate) struct Intake<T> {
     state: Mutex<State<T>>,
     limit: u64,
     wake: Notify,
-    /// A sink's waker was woken since the task last looked.
-    touched: AtomicBool,
 }
 
 struct State<T> {
     arrivals: Vec<T>,
+    /// Keys of the wakers that were woken since the task last looked; a waker is woken once for each time it is
+    /// registered, so there are no more than sinks.
+    touched: Vec<u64>,
     stats: EngineStats,
 }
 
@@ -80,13 +78,13 @@ impl<T> Intake<T> {
     pub(crate) fn new(limit: u32) -> Arc<Self> {
         let state = Mutex::new(State {
             arrivals: Vec::new(),
+            touched: Vec::new(),
             stats: EngineStats::default(),
         });
         Arc::new(Self {
             state,
             limit: limit.into(),
             wake: Notify::new(),
-            touched: AtomicBool::new(false),
         })
     }
 
@@ -129,26 +127,35 @@ impl<T> Intake<T> {
         self.wake.notified().await;
     }
 
-    /// Whether a sink changed since the last call.
-    pub(crate) fn take_touched(&self) -> bool {
-        self.touched.swap(false, Ordering::AcqRel)
+    /// Keys of the sinks that changed since the last call.
+    pub(crate) fn take_touched(&self) -> Vec<u64> {
+        std::mem::take(&mut self.state().touched)
     }
 }
 
 impl<T: Send + 'static> Intake<T> {
-    /// The waker to register with sinks.
-    pub(crate) fn waker(self: &Arc<Self>) -> Waker {
-        Waker::from(Arc::clone(self))
+    /// A waker to register with sinks; [`take_touched`](Self::take_touched) tells `key` once it was woken.
+    pub(crate) fn waker(self: &Arc<Self>, key: u64) -> Waker {
+        Waker::from(Arc::new(Touch {
+            intake: Arc::clone(self),
+            key,
+        }))
     }
 }
 
-impl<T: Send + 'static> Wake for Intake<T> {
+/// Wakes an engine's task on behalf of one sink, or of many under one key.
+struct Touch<T> {
+    intake: Arc<Intake<T>>,
+    key: u64,
+}
+
+impl<T: Send + 'static> Wake for Touch<T> {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.touched.store(true, Ordering::Release);
-        self.wake.notify_one();
+        self.intake.state().touched.push(self.key);
+        self.intake.wake.notify_one();
     }
 }

@@ -7,8 +7,12 @@
 use bytes::Bytes;
 
 use crate::wire::{
-    FRAME_HEADER, FrameHeader, FrameKind, MAX_BODY, MAX_FRAME, RECORD_HEADER, RecordHeader, RecordKind, SlotRef,
+    FRAME_HEADER, FrameHeader, FrameKind, MAX_BODY, MAX_FRAME, RECORD_HEADER, RecordHeader, RecordKind,
+    SlotRef,
 };
+
+/// A cleared batch keeps buffers of up to twice its bound, and of at most twice this.
+const KEEP: usize = 256 * 1024;
 
 #[derive(Debug, Clone, Copy)]
 struct Frame {
@@ -43,7 +47,15 @@ pub struct Piece {
 impl Batch {
     /// An empty batch that takes records up to `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self { buf: Vec::new(), frames: Vec::new(), shared: Vec::new(), used: 0, records: 0, limit, written: 0 }
+        Self {
+            buf: Vec::new(),
+            frames: Vec::new(),
+            shared: Vec::new(),
+            used: 0,
+            records: 0,
+            limit,
+            written: 0,
+        }
     }
 
     /// Whether it holds no record.
@@ -94,13 +106,21 @@ impl Batch {
         match self.frames.last_mut() {
             Some(frame) if FRAME_HEADER + frame.payload + record <= MAX_FRAME => frame.payload += record,
             _ => {
-                let frame = Frame { start: self.buf.len(), shared: self.shared.len(), payload: record };
+                let frame = Frame {
+                    start: self.buf.len(),
+                    shared: self.shared.len(),
+                    payload: record,
+                };
                 self.frames.push(frame);
                 self.buf.extend_from_slice(&[0; FRAME_HEADER]);
                 self.used += FRAME_HEADER;
             }
         }
-        let header = RecordHeader { slot, kind, body: u16::try_from(body).unwrap_or(0) };
+        let header = RecordHeader {
+            slot,
+            kind,
+            body: u16::try_from(body).unwrap_or(0),
+        };
         self.buf.extend_from_slice(&header.encode());
         self.used += record;
         self.records += 1;
@@ -128,9 +148,23 @@ impl Batch {
             end += 1;
         }
         self.written = end;
-        let (buf_end, shared_end) =
-            self.frames.get(end).map_or((self.buf.len(), self.shared.len()), |frame| (frame.start, frame.shared));
-        Some(Piece { buf: first.start..buf_end, shared: first.shared..shared_end, bytes, last: *next - 1 })
+        let (buf_end, shared_end) = self
+            .frames
+            .get(end)
+            .map_or((self.buf.len(), self.shared.len()), |frame| {
+                (frame.start, frame.shared)
+            });
+        Some(Piece {
+            buf: first.start..buf_end,
+            shared: first.shared..shared_end,
+            bytes,
+            last: *next - 1,
+        })
+    }
+
+    /// Whether frames are left that no piece holds.
+    pub fn has_more(&self) -> bool {
+        self.written < self.frames.len()
     }
 
     /// The bytes of a sealed piece, in order.
@@ -150,7 +184,7 @@ impl Batch {
     /// Empties the batch and keeps its buffers, unless a burst made them much larger than the bound.
     pub fn clear(&mut self) {
         self.buf.clear();
-        if self.buf.capacity() > 2 * self.limit.max(MAX_FRAME) {
+        if self.buf.capacity() > self.limit.clamp(MAX_FRAME, KEEP).saturating_mul(2) {
             self.buf = Vec::new();
         }
         self.frames.clear();
@@ -167,7 +201,10 @@ mod tests {
 
     #[test]
     fn shared_bodies_keep_their_place_among_copied_ones() {
-        let slot = SlotRef { index: 1, generation: 2 };
+        let slot = SlotRef {
+            index: 1,
+            generation: 2,
+        };
         let mut batch = Batch::new(1 << 20);
         batch.push(slot, RecordKind::Item, &[b"a"]);
         batch.push_shared(slot, RecordKind::Item, b"", Bytes::from(vec![b'b'; 20_000]));

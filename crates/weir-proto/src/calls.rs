@@ -54,7 +54,14 @@ pub(crate) struct Reassembly {
 impl Reassembly {
     pub(crate) fn new(expected: u32) -> Result<Self, Violation> {
         let expected = expected as usize;
-        if expected > MAX_CALL { Err(Violation::CallProtocol) } else { Ok(Self { expected, got: BytesMut::new() }) }
+        if expected > MAX_CALL {
+            Err(Violation::CallProtocol)
+        } else {
+            Ok(Self {
+                expected,
+                got: BytesMut::new(),
+            })
+        }
     }
 
     /// Adds bytes; the whole once it is there.
@@ -105,7 +112,13 @@ impl Serving {
             Some(body) => (Some(CallRequest { body, ..head }), None),
             None => (None, Some((head, parts))),
         };
-        self.calls.insert(id, Call { len: len as usize, arriving });
+        self.calls.insert(
+            id,
+            Call {
+                len: len as usize,
+                arriving,
+            },
+        );
         Ok(request)
     }
 
@@ -113,14 +126,18 @@ impl Serving {
     pub(crate) fn part(&mut self, id: u64, bytes: &[u8]) -> Result<Option<CallRequest>, Violation> {
         let arriving = self.calls.get_mut(&id).and_then(|call| call.arriving.as_mut());
         let (_, parts) = arriving.ok_or(Violation::CallProtocol)?;
-        let Some(body) = parts.add(bytes)? else { return Ok(None) };
+        let Some(body) = parts.add(bytes)? else {
+            return Ok(None);
+        };
         let done = self.calls.get_mut(&id).and_then(|call| call.arriving.take());
         Ok(done.map(|(head, _)| CallRequest { body, ..head }))
     }
 
     /// The reply to a call is staged; says whether it was still owed.
     pub(crate) fn replied(&mut self, id: u64) -> bool {
-        let Some(call) = self.calls.remove(&id) else { return false };
+        let Some(call) = self.calls.remove(&id) else {
+            return false;
+        };
         self.bytes -= call.len;
         true
     }

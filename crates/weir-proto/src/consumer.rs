@@ -197,7 +197,10 @@ impl<W> ConsumerSlot<W> {
         waker: impl FnOnce() -> W,
     ) -> (Deliver, ConsumerEvent) {
         if !self.is(generation) || self.done {
-            return (Deliver::Ended(Ending::Cancelled, self.consumed.records), ConsumerEvent::default());
+            return (
+                Deliver::Ended(Ending::Cancelled, self.consumed.records),
+                ConsumerEvent::default(),
+            );
         }
         if !self.mail.is_empty() {
             let (records, bytes) = self.mail.take(extent);
@@ -220,7 +223,10 @@ impl<W> ConsumerSlot<W> {
             return ConsumerEvent::default();
         }
         self.due.stop = true;
-        ConsumerEvent { dirty: self.phase == Phase::Bound, freed: false }
+        ConsumerEvent {
+            dirty: self.phase == Phase::Bound,
+            freed: false,
+        }
     }
 
     /// The consumer goes, or is done: what is unread is discarded and the producer is told at once.
@@ -249,16 +255,18 @@ impl<W> ConsumerSlot<W> {
         (self.waker.take(), event)
     }
 
-    /// Whether the deadline of an unclaimed ticket still matters.
-    pub fn is_unclaimed(&self, generation: u16) -> bool {
-        self.is(generation) && matches!(self.phase, Phase::Minted(_)) && !self.lost && !self.done
+    /// When the ticket was minted, while nobody has claimed it.
+    pub fn minted_at(&self, generation: u16) -> Option<Time> {
+        let unclaimed =
+            self.is(generation) && matches!(self.phase, Phase::Minted(_)) && !self.lost && !self.done;
+        unclaimed.then_some(self.progress)
     }
 
     /// Whether the stream waits for its producer: mailbox empty and credit out.
     pub fn progress(&self, generation: u16) -> Progress {
         if !self.is(generation) || self.done || self.ending.is_some() {
             Progress::Over
-        } else if self.mail.is_empty() && self.received.records < self.granted.records {
+        } else if self.mail.is_empty() && !self.due.grant && self.received.records < self.granted.records {
             Progress::WaitingSince(self.progress)
         } else {
             Progress::Flowing
@@ -289,7 +297,14 @@ impl<W> ConsumerSlot<W> {
 /// The lane's side: claims, records, loss, control.
 impl<W> ConsumerSlot<W> {
     /// A producer opens the ticket.
-    pub fn claim(&mut self, generation: u16, token: ClaimToken, peer: NodeId, lane: LaneKey, now: Time) -> Claim {
+    pub fn claim(
+        &mut self,
+        generation: u16,
+        token: ClaimToken,
+        peer: NodeId,
+        lane: LaneKey,
+        now: Time,
+    ) -> Claim {
         if !self.is(generation) {
             return Claim::Refused(RefusedCode::Gone);
         }
@@ -361,7 +376,11 @@ impl<W> ConsumerSlot<W> {
             return (Accept::Stale, ConsumerEvent::default());
         }
         self.end_seen = true;
-        self.due = Due { closed: self.due.closed, cancel: self.due.cancel, ..Due::default() };
+        self.due = Due {
+            closed: self.due.closed,
+            cancel: self.due.cancel,
+            ..Due::default()
+        };
         if self.ending.is_none() && !self.done {
             self.ending = Some(match code {
                 // An end inside an item is never a clean one.
@@ -374,7 +393,10 @@ impl<W> ConsumerSlot<W> {
         }
         self.partial = BytesMut::new();
         let freed = self.free_if_over();
-        (Accept::Taken(self.waker.take()), ConsumerEvent { dirty: false, freed })
+        (
+            Accept::Taken(self.waker.take()),
+            ConsumerEvent { dirty: false, freed },
+        )
     }
 
     /// The lane is gone for good.
@@ -392,18 +414,25 @@ impl<W> ConsumerSlot<W> {
         (self.waker.take(), ConsumerEvent { dirty: false, freed })
     }
 
-    /// Writes what is due to the producer into `batch`.
-    pub fn render(&mut self, index: u32, lane: LaneKey, batch: &mut Batch) -> Rendered {
+    /// Writes what is due to the producer into `batch`. The wait for progress starts anew with a grant.
+    pub fn render(&mut self, index: u32, lane: LaneKey, batch: &mut Batch, now: Time) -> Rendered {
         let mut rendered = Rendered::default();
         if self.phase != Phase::Bound || self.lane != lane || self.lost {
             return rendered;
         }
-        let slot = SlotRef { index, generation: self.generation };
+        let slot = SlotRef {
+            index,
+            generation: self.generation,
+        };
         let due = std::mem::take(&mut self.due);
         if due.grant && !self.end_seen && !due.cancel {
             self.granted = self.consumed.plus(self.window);
-            let (records, bytes) = (self.granted.records.to_le_bytes(), self.granted.bytes.to_le_bytes());
+            let (records, bytes) = (
+                self.granted.records.to_le_bytes(),
+                self.granted.bytes.to_le_bytes(),
+            );
             batch.push(slot, RecordKind::Grant, &[&records, &bytes]);
+            self.progress = now;
             rendered.granted = true;
         }
         if due.stop && !self.end_seen && !due.cancel {
@@ -422,7 +451,17 @@ impl<W> ConsumerSlot<W> {
         rendered
     }
 
-    fn is(&self, generation: u16) -> bool {
+    /// Records handed to the consumer so far.
+    pub fn delivered(&self, generation: u16) -> u64 {
+        if self.is(generation) {
+            self.consumed.records
+        } else {
+            0
+        }
+    }
+
+    /// Whether the slot holds the stream of this generation.
+    pub fn is(&self, generation: u16) -> bool {
         self.generation == generation && self.phase != Phase::Free
     }
 
@@ -437,7 +476,10 @@ impl<W> ConsumerSlot<W> {
             Phase::Bound => self.done && (self.lost || (self.end_seen && self.closed)),
         };
         if over {
-            *self = Self { generation: self.generation, ..Self::default() };
+            *self = Self {
+                generation: self.generation,
+                ..Self::default()
+            };
         }
         over
     }
@@ -445,5 +487,8 @@ impl<W> ConsumerSlot<W> {
 
 /// Compares without telling by its time how much was right.
 fn same(a: ClaimToken, b: ClaimToken) -> bool {
-    a.0.iter().zip(b.0).fold(0, |difference, (x, y)| difference | (x ^ y)) == 0
+    a.0.iter()
+        .zip(b.0)
+        .fold(0, |difference, (x, y)| difference | (x ^ y))
+        == 0
 }

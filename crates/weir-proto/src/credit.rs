@@ -53,7 +53,11 @@ pub struct SendCredit {
 impl SendCredit {
     /// Credit of a fresh stream: the ticket's window, and the largest window the peer declared.
     pub fn new(window: Window, max: Window) -> Self {
-        Self { sent: Amount::default(), limit: Amount::default().plus(window), max }
+        Self {
+            sent: Amount::default(),
+            limit: Amount::default().plus(window),
+            max,
+        }
     }
 
     /// What was sent.
@@ -63,7 +67,8 @@ impl SendCredit {
 
     /// Whether an item of `bytes` may start: it must fit whole.
     pub fn admits(&self, bytes: usize) -> bool {
-        self.sent.records < self.limit.records && self.sent.bytes.saturating_add(bytes as u64) <= self.limit.bytes
+        self.sent.records < self.limit.records
+            && self.sent.bytes.saturating_add(bytes as u64) <= self.limit.bytes
     }
 
     /// Counts an item as sent.

@@ -3,11 +3,7 @@
 //! An entry is first looked at within [`FIRST_LOOK`] and then at least every [`LOOK_AGAIN`], so an entry whose object
 //! ended leaves early and nobody has to cancel it.
 
-use std::{
-    cmp::Reverse,
-    collections::BinaryHeap,
-    time::Duration,
-};
+use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
 use crate::Time;
 
@@ -31,14 +27,16 @@ pub struct Deadlines<K> {
 
 impl<K: Ord> Default for Deadlines<K> {
     fn default() -> Self {
-        Self { heap: BinaryHeap::new() }
+        Self {
+            heap: BinaryHeap::new(),
+        }
     }
 }
 
 impl<K: Ord> Deadlines<K> {
     /// Adds an entry; says when it will first be looked at.
     pub fn insert(&mut self, now: Time, deadline: Time, key: K) -> Time {
-        let look = deadline.min(now.after(FIRST_LOOK));
+        let look = deadline.min(now + FIRST_LOOK);
         self.heap.push(Reverse(Entry { look, deadline, key }));
         look
     }
@@ -47,11 +45,15 @@ impl<K: Ord> Deadlines<K> {
     /// now on, or `None` when it leaves.
     pub fn look(&mut self, now: Time, mut check: impl FnMut(&K, bool) -> Option<Time>) {
         while self.heap.peek().is_some_and(|Reverse(entry)| entry.look <= now) {
-            let Some(Reverse(mut entry)) = self.heap.pop() else { break };
-            let Some(deadline) = check(&entry.key, entry.deadline <= now) else { continue };
+            let Some(Reverse(mut entry)) = self.heap.pop() else {
+                break;
+            };
+            let Some(deadline) = check(&entry.key, entry.deadline <= now) else {
+                continue;
+            };
             entry.deadline = deadline;
             // Never at once again, or a check that keeps a passed deadline would spin here.
-            entry.look = deadline.min(now.after(LOOK_AGAIN)).max(now.after(Duration::from_millis(1)));
+            entry.look = deadline.min(now + LOOK_AGAIN).max(now + Duration::from_millis(1));
             self.heap.push(Reverse(entry));
         }
     }

@@ -47,7 +47,9 @@ impl Inbox {
     /// A [`Violation`] of the frame layer. Bytes after it must not be parsed.
     pub fn next(&mut self, buf: &mut BytesMut) -> Result<Option<Received>, Violation> {
         loop {
-            let Some(header) = buf.first_chunk::<FRAME_HEADER>() else { return Ok(None) };
+            let Some(header) = buf.first_chunk::<FRAME_HEADER>() else {
+                return Ok(None);
+            };
             let header = FrameHeader::parse(*header)?;
             let payload = header.payload as usize;
             if buf.len() < FRAME_HEADER + payload {

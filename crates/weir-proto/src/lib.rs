@@ -21,8 +21,10 @@ mod violation;
 pub mod wire;
 
 pub use batch::{Batch, Piece};
-pub use calls::{CALLS_IN_FLIGHT, CALL_BYTES_IN_FLIGHT, CallFailure, CallRequest, MAX_CALL};
-pub use consumer::{Accept, Claim, ConsumerEvent, ConsumerSlot, Deliver, Ending, LaneKey, Progress, Rendered};
+pub use calls::{CALL_BYTES_IN_FLIGHT, CALLS_IN_FLIGHT, CallFailure, CallRequest, MAX_CALL};
+pub use consumer::{
+    Accept, Claim, ConsumerEvent, ConsumerSlot, Deliver, Ending, LaneKey, Progress, Rendered,
+};
 pub use credit::{Amount, SendCredit, Window};
 pub use deadlines::Deadlines;
 pub use inbox::{Inbox, Received};

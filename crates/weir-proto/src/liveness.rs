@@ -29,7 +29,11 @@ pub struct Liveness {
 impl Liveness {
     /// Starts at `now`.
     pub fn new(timeout: Duration, now: Time) -> Self {
-        Self { timeout, heard: now, asked: None }
+        Self {
+            timeout,
+            heard: now,
+            asked: None,
+        }
     }
 
     /// Bytes came.
@@ -40,11 +44,15 @@ impl Liveness {
 
     /// Judges at `now`. The second call in a row past the deadline, with nothing heard in between, is the verdict.
     pub fn judge(&mut self, now: Time) -> LivenessVerdict {
-        let deadline = self.heard.after(self.timeout);
+        let deadline = self.heard + self.timeout;
         if now < deadline {
             return LivenessVerdict::Alive(deadline);
         }
-        if self.asked.replace(now).is_none() { LivenessVerdict::ReadFirst } else { LivenessVerdict::Silent }
+        if self.asked.replace(now).is_none() {
+            LivenessVerdict::ReadFirst
+        } else {
+            LivenessVerdict::Silent
+        }
     }
 }
 
@@ -59,7 +67,7 @@ mod tests {
         assert_eq!(liveness.judge(late), LivenessVerdict::ReadFirst);
         liveness.heard(late);
         assert!(matches!(liveness.judge(late), LivenessVerdict::Alive(_)));
-        let later = late.after(Duration::from_secs(5));
+        let later = late + Duration::from_secs(5);
         assert_eq!(liveness.judge(later), LivenessVerdict::ReadFirst);
         assert_eq!(liveness.judge(later), LivenessVerdict::Silent);
     }

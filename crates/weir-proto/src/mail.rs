@@ -55,7 +55,11 @@ impl Mail {
         extent.lens.clear();
         extent.at = 0;
         std::mem::swap(&mut self.lens, &mut extent.lens);
-        extent.buf = if self.buf.is_empty() { Bytes::new() } else { self.buf.split().freeze() };
+        extent.buf = if self.buf.is_empty() {
+            Bytes::new()
+        } else {
+            self.buf.split().freeze()
+        };
         std::mem::swap(&mut self.shared, &mut extent.shared);
         (extent.lens.len() as u64, std::mem::take(&mut self.bytes))
     }

@@ -18,7 +18,11 @@ pub struct SlotAllocator {
 impl SlotAllocator {
     /// An allocator of indexes `0..max`.
     pub fn new(max: u32) -> Self {
-        Self { free: VecDeque::new(), next: 0, max }
+        Self {
+            free: VecDeque::new(),
+            next: 0,
+            max,
+        }
     }
 
     /// A free index, if there is one.

@@ -1,6 +1,6 @@
 //! Time as the core sees it: nanoseconds since a moment of the driver's choice. It never reads a clock.
 
-use std::time::Duration;
+use std::{ops::Add, time::Duration};
 
 /// A moment on the driver's monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -20,14 +20,20 @@ impl Time {
         Duration::from_nanos(self.0)
     }
 
-    /// This moment plus `by`, at most the end of time.
-    #[must_use]
-    pub fn after(self, by: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)))
-    }
-
     /// How long this moment lies after `earlier`; zero if it does not.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Time {
+    type Output = Self;
+
+    /// At most the end of time.
+    fn add(self, by: Duration) -> Self {
+        Self(
+            self.0
+                .saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)),
+        )
     }
 }

@@ -12,9 +12,7 @@ use std::time::Duration;
 
 use run::Run;
 
-use crate::{
-    Engine, EngineStats, ModelCard, Refusal, Request, TokenSink, intake::Front, tokenizer::Tokenizer,
-};
+use crate::{Engine, EngineStats, ModelCard, Refusal, Request, TokenSink, intake::Front};
 
 /// How a mock engine behaves.
 #[derive(Debug, Clone)]
@@ -58,11 +56,7 @@ pub struct MockEngine {
 impl MockEngine {
     /// Starts the engine's task on the current tokio runtime; it ends when the engine is dropped.
     pub fn start(config: &MockConfig) -> Self {
-        let card = ModelCard {
-            name: config.model.clone(),
-            context_length: config.context_length,
-            tokenizer: Tokenizer::builtin().fingerprint().to_owned(),
-        };
+        let card = ModelCard::builtin(&config.model, config.context_length);
         Self {
             front: Front::start(card, config.max_requests, |intake| {
                 pass::run(intake, config.clone())

@@ -58,7 +58,7 @@ impl<'a> Requests<'a> {
         Self {
             intake,
             max_running: config.max_running.max(1) as usize,
-            waker: intake.waker(),
+            waker: intake.waker(0),
             waiting: VecDeque::new(),
             running: Vec::new(),
             stalled: 0,
@@ -72,7 +72,7 @@ impl<'a> Requests<'a> {
     /// Takes in what arrived and changed since the last call.
     fn look_around(&mut self) {
         self.take_arrivals();
-        if self.intake.take_touched() {
+        if !self.intake.take_touched().is_empty() {
             self.react();
         }
     }

@@ -11,10 +11,7 @@ pub use script::{MAX_BYTES, MAX_DELAY, MAX_STEPS, MAX_TOKEN_BYTES, Script, Scrip
 
 use play::Play;
 
-use crate::{
-    Engine, EngineStats, FaultKind, ModelCard, Refusal, Request, TokenSink, intake::Front,
-    tokenizer::Tokenizer,
-};
+use crate::{Engine, EngineStats, FaultKind, ModelCard, Refusal, Request, TokenSink, intake::Front};
 
 /// How a scripted engine behaves.
 #[derive(Debug, Clone)]
@@ -46,11 +43,7 @@ pub struct ScriptedEngine {
 impl ScriptedEngine {
     /// Starts the engine's task on the current tokio runtime; it ends when the engine is dropped.
     pub fn start(config: &ScriptedConfig) -> Self {
-        let card = ModelCard {
-            name: config.model.clone(),
-            context_length: config.context_length,
-            tokenizer: Tokenizer::builtin().fingerprint().to_owned(),
-        };
+        let card = ModelCard::builtin(&config.model, config.context_length);
         Self {
             front: Front::start(card, config.max_requests, stage::run),
         }

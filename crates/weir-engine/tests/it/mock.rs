@@ -8,7 +8,7 @@ use weir_engine::{
     tokenizer::Tokenizer,
 };
 
-use crate::recorder::{End, Recorder, finished, request};
+use crate::recorder::{End, Recorder, finished, played, request, submit};
 
 fn engine(change: impl FnOnce(&mut MockConfig)) -> MockEngine {
     let mut config = MockConfig {
@@ -24,21 +24,8 @@ fn fast() -> MockEngine {
     engine(|config| config.speedup = f64::INFINITY)
 }
 
-fn submit(engine: &MockEngine, request: Request, credit: usize) -> Recorder {
-    let (sink, recorder) = Recorder::with_credit(credit);
-    engine.submit(request, sink).expect("the engine takes it");
-    recorder
-}
-
-/// Runs one request on an engine of its own, to its end.
-async fn played(request: Request) -> (End, Recorder) {
-    let engine = fast();
-    let recorder = submit(&engine, request, usize::MAX);
-    (recorder.end().await, recorder)
-}
-
 async fn ids_of(request: Request) -> Vec<u32> {
-    played(request).await.1.ids()
+    played(fast(), request).await.1.ids()
 }
 
 fn gauges(running: u64, waiting: u64) -> impl Fn(EngineStats) -> bool {
@@ -99,7 +86,7 @@ async fn tokens_depend_on_model_prompt_seed_choice_and_position_only() {
 
 #[tokio::test]
 async fn every_token_is_text() {
-    let recorder = played(request("mock", 3, Some(2_000))).await.1;
+    let recorder = played(fast(), request("mock", 3, Some(2_000))).await.1;
     assert_eq!(
         recorder.text().as_bytes(),
         Tokenizer::builtin().decode(&recorder.ids())
@@ -109,14 +96,17 @@ async fn every_token_is_text() {
 #[tokio::test]
 async fn without_a_limit_it_stops_after_64_or_min_tokens() {
     assert_eq!(
-        played(request("mock", 3, None)).await.0,
+        played(fast(), request("mock", 3, None)).await.0,
         finished(FinishReason::Stop, 3, 64)
     );
     assert_eq!(
-        played(Request {
-            min_tokens: 70,
-            ..request("mock", 3, None)
-        })
+        played(
+            fast(),
+            Request {
+                min_tokens: 70,
+                ..request("mock", 3, None)
+            }
+        )
         .await
         .0,
         finished(FinishReason::Stop, 3, 70)
@@ -149,14 +139,17 @@ async fn a_stop_token_ends_it_unshown_once_min_tokens_are_out() {
         ..request("mock", 3, Some(40))
     };
     assert_eq!(
-        played(stopping.clone()).await.0,
+        played(fast(), stopping.clone()).await.0,
         finished(FinishReason::Stop, 3, 5)
     );
     assert_eq!(
-        played(Request {
-            min_tokens: 6,
-            ..stopping
-        })
+        played(
+            fast(),
+            Request {
+                min_tokens: 6,
+                ..stopping
+            }
+        )
         .await
         .0,
         finished(FinishReason::Stop, 3, 9)

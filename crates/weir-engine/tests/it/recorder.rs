@@ -13,7 +13,7 @@ use tokio::{
     time::{Duration, Instant},
 };
 use weir_engine::{
-    Demand, Emitted, EngineError, FinishReason, Request, Sampling, TokenEvent, TokenSink, Usage,
+    Demand, Emitted, Engine, EngineError, FinishReason, Request, Sampling, TokenEvent, TokenSink, Usage,
 };
 
 /// How a stream ended.
@@ -238,4 +238,17 @@ pub(crate) fn finished(reason: FinishReason, prompt: u32, completion: u32) -> En
             completion_tokens: completion,
         },
     )
+}
+
+/// Submits a request with credit for `credit` tokens.
+pub(crate) fn submit(engine: &impl Engine, request: Request, credit: usize) -> Recorder {
+    let (sink, recorder) = Recorder::with_credit(credit);
+    engine.submit(request, sink).expect("the engine takes it");
+    recorder
+}
+
+/// Runs one request on an engine of its own, to its end.
+pub(crate) async fn played(engine: impl Engine, request: Request) -> (End, Recorder) {
+    let recorder = submit(&engine, request, usize::MAX);
+    (recorder.end().await, recorder)
 }

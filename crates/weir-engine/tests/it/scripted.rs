@@ -7,7 +7,7 @@ use weir_engine::{
     scripted::{ScriptedConfig, ScriptedEngine},
 };
 
-use crate::recorder::{End, Recorder, finished, request};
+use crate::recorder::{End, Recorder, finished, played, request, submit};
 
 /// A request whose tokens are the letters of `text`, 10 ms apart.
 pub(crate) fn script(text: &str, fault: Option<(u32, FaultKind)>) -> Request {
@@ -24,19 +24,6 @@ pub(crate) fn script(text: &str, fault: Option<(u32, FaultKind)>) -> Request {
 
 fn engine() -> ScriptedEngine {
     ScriptedEngine::start(&ScriptedConfig::default())
-}
-
-fn submit(engine: &ScriptedEngine, request: Request, credit: usize) -> Recorder {
-    let (sink, recorder) = Recorder::with_credit(credit);
-    engine.submit(request, sink).expect("the engine takes it");
-    recorder
-}
-
-/// Plays one request on an engine of its own, to its end.
-async fn played(request: Request) -> (End, Recorder) {
-    let engine = engine();
-    let recorder = submit(&engine, request, usize::MAX);
-    (recorder.end().await, recorder)
 }
 
 #[tokio::test(start_paused = true)]
@@ -60,19 +47,25 @@ async fn a_script_is_played_token_by_token() {
 #[tokio::test(start_paused = true)]
 async fn max_tokens_cuts_a_script() {
     assert_eq!(
-        played(Request {
-            max_tokens: Some(3),
-            ..script("weir", None)
-        })
+        played(
+            engine(),
+            Request {
+                max_tokens: Some(3),
+                ..script("weir", None)
+            }
+        )
         .await
         .0,
         finished(FinishReason::Length, 4, 3)
     );
     assert_eq!(
-        played(Request {
-            max_tokens: Some(9),
-            ..script("weir", None)
-        })
+        played(
+            engine(),
+            Request {
+                max_tokens: Some(9),
+                ..script("weir", None)
+            }
+        )
         .await
         .0,
         finished(FinishReason::Stop, 4, 4)
@@ -86,10 +79,13 @@ async fn tokens_without_delay_come_at_once() {
         bytes_hex: hex.to_owned(),
     };
     let steps = vec![step("c3"), step(""), step("a9")];
-    let recorder = played(Request {
-        script: Some(steps),
-        ..script("", None)
-    })
+    let recorder = played(
+        engine(),
+        Request {
+            script: Some(steps),
+            ..script("", None)
+        },
+    )
     .await
     .1;
     assert_eq!(
@@ -136,7 +132,7 @@ async fn a_fault_waits_until_its_token_is_with_the_kernel() {
 #[tokio::test(start_paused = true)]
 async fn a_fault_before_the_first_token_and_after_the_last() {
     for (at, text) in [(0, ""), (4, "weir")] {
-        let (end, recorder) = played(script("weir", Some((at, FaultKind::Error)))).await;
+        let (end, recorder) = played(engine(), script("weir", Some((at, FaultKind::Error)))).await;
         assert_eq!(
             end,
             End::Failed(format!("failed as its script says after token {at}"))
@@ -144,7 +140,9 @@ async fn a_fault_before_the_first_token_and_after_the_last() {
         assert_eq!(recorder.text(), text);
     }
     assert_eq!(
-        played(script("weir", Some((5, FaultKind::Error)))).await.0,
+        played(engine(), script("weir", Some((5, FaultKind::Error))))
+            .await
+            .0,
         finished(FinishReason::Stop, 4, 4)
     );
 }
@@ -161,7 +159,10 @@ async fn faults_happen_on_the_first_attempt_only() {
             attempt: 1,
             ..script("weir", Some((0, kind)))
         };
-        assert_eq!(played(second).await.0, finished(FinishReason::Stop, 4, 4));
+        assert_eq!(
+            played(engine(), second).await.0,
+            finished(FinishReason::Stop, 4, 4)
+        );
     }
 }
 

@@ -17,7 +17,13 @@ impl<W> Outbox<W> {
     ///
     /// # Errors
     /// [`CallFailure`]; nothing was sent.
-    pub fn call(&mut self, name: &str, deadline_ms: u32, body: Bytes, cast: bool) -> Result<u64, CallFailure> {
+    pub fn call(
+        &mut self,
+        name: &str,
+        deadline_ms: u32,
+        body: Bytes,
+        cast: bool,
+    ) -> Result<u64, CallFailure> {
         if self.lost {
             return Err(CallFailure::NotSent);
         }
@@ -34,7 +40,14 @@ impl<W> Outbox<W> {
         self.last_call += 1;
         let id = self.last_call;
         self.call_bytes += len;
-        let pending = Pending { len, written: false, awaited: !cast, arriving: None, reply: None, waker: None };
+        let pending = Pending {
+            len,
+            written: false,
+            awaited: !cast,
+            arriving: None,
+            reply: None,
+            waker: None,
+        };
         self.calls.insert(id, pending);
         let mut head = Vec::with_capacity(18 + name.len());
         head.extend_from_slice(&id.to_le_bytes());
@@ -57,13 +70,19 @@ impl<W> Outbox<W> {
         waker: impl FnOnce() -> W,
     ) -> Result<Option<(ReplyStatus, Bytes)>, CallFailure> {
         let lost = self.lost;
-        let Some(call) = self.calls.get_mut(&id) else { return Err(CallFailure::Unknown) };
+        let Some(call) = self.calls.get_mut(&id) else {
+            return Err(CallFailure::Unknown);
+        };
         if let Some(reply) = call.reply.take() {
             self.forget_call(id);
             return Ok(Some(reply));
         }
         if lost {
-            let failure = if call.written { CallFailure::Unknown } else { CallFailure::NotSent };
+            let failure = if call.written {
+                CallFailure::Unknown
+            } else {
+                CallFailure::NotSent
+            };
             self.forget_call(id);
             return Err(failure);
         }
@@ -73,7 +92,9 @@ impl<W> Outbox<W> {
 
     /// The caller no longer waits: a call that has not begun is taken back, another is cancelled at the peer.
     pub fn abandon_call(&mut self, id: u64) {
-        let Some(call) = self.calls.get_mut(&id) else { return };
+        let Some(call) = self.calls.get_mut(&id) else {
+            return;
+        };
         if call.reply.is_some() || self.lost || self.bulk_queue.remove(Owner::Call(id), true).is_some() {
             self.forget_call(id);
             return;
@@ -96,7 +117,10 @@ impl<W> Outbox<W> {
                 return true;
             }
             if self.calls.contains_key(id) {
-                let none = SlotRef { index: 0, generation: 0 };
+                let none = SlotRef {
+                    index: 0,
+                    generation: 0,
+                };
                 bulk.push(none, RecordKind::CallCancel, &[&id.to_le_bytes()]);
             }
             false
@@ -114,9 +138,19 @@ impl<W> Outbox<W> {
 
     fn submit(&mut self, owner: Owner, head: Bytes, body: Bytes, urgent: bool) {
         let seq = self.next_seq();
-        let mut item = Waiting { owner, head, body, at: 0, begun: false, seq };
-        let staged =
-            if self.queue(urgent).is_empty() { self.stage_fragment(&mut item, urgent) } else { Fragment::NoRoom };
+        let mut item = Waiting {
+            owner,
+            head,
+            body,
+            at: 0,
+            begun: false,
+            seq,
+        };
+        let staged = if self.queue(urgent).is_empty() {
+            self.stage_fragment(&mut item, urgent)
+        } else {
+            Fragment::NoRoom
+        };
         if staged != Fragment::Last {
             self.queue(urgent).push(item);
         }
@@ -129,7 +163,13 @@ impl<W> Outbox<W> {
     ///
     /// # Errors
     /// [`Violation::CallProtocol`].
-    pub fn reply_begins(&mut self, id: u64, status: u8, len: u32, bytes: &[u8]) -> Result<Option<W>, Violation> {
+    pub fn reply_begins(
+        &mut self,
+        id: u64,
+        status: u8,
+        len: u32,
+        bytes: &[u8],
+    ) -> Result<Option<W>, Violation> {
         let status = ReplyStatus::from_byte(status).ok_or(Violation::CallProtocol)?;
         let call = self.calls.get_mut(&id).ok_or(Violation::CallProtocol)?;
         if call.arriving.is_some() || call.reply.is_some() {
@@ -147,7 +187,9 @@ impl<W> Outbox<W> {
         let call = self.calls.get_mut(&id).ok_or(Violation::CallProtocol)?;
         let (status, parts) = call.arriving.as_mut().ok_or(Violation::CallProtocol)?;
         let status = *status;
-        let Some(body) = parts.add(bytes)? else { return Ok(None) };
+        let Some(body) = parts.add(bytes)? else {
+            return Ok(None);
+        };
         call.arriving = None;
         if !call.awaited {
             self.forget_call(id);
@@ -184,7 +226,10 @@ impl<W> Outbox<W> {
             return;
         }
         let (status, body) = if body.len() > MAX_CALL {
-            (ReplyStatus::Failed, Bytes::from_static(b"the reply is over 16 MiB"))
+            (
+                ReplyStatus::Failed,
+                Bytes::from_static(b"the reply is over 16 MiB"),
+            )
         } else {
             (status, body)
         };

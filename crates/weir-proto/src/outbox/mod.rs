@@ -91,7 +91,11 @@ pub struct Turn<W> {
 
 impl<W> Default for Turn<W> {
     fn default() -> Self {
-        Self { urgent: Batch::new(URGENT), bulk: Batch::new(BULK), wake: Vec::new() }
+        Self {
+            urgent: Batch::new(URGENT),
+            bulk: Batch::new(BULK),
+            wake: Vec::new(),
+        }
     }
 }
 
@@ -260,7 +264,10 @@ impl<W> Outbox<W> {
 
     /// Begins a wait for everything staged or enqueued so far.
     pub fn flush(&self) -> Flush {
-        Flush { before: self.queue_seq, turn: None }
+        Flush {
+            before: self.queue_seq,
+            turn: None,
+        }
     }
 
     /// Whether everything before the flush has been written; if not, `waker` is kept for the next progress.
@@ -295,9 +302,18 @@ impl<W> Outbox<W> {
     /// Announces handlers: `(added, name)`. Names over 255 bytes are the caller's mistake and left out.
     pub fn announce<'a>(&mut self, changes: impl Iterator<Item = (bool, &'a str)>) {
         for (added, name) in changes {
-            let Ok(len) = u8::try_from(name.len()) else { continue };
-            let none = SlotRef { index: 0, generation: 0 };
-            self.urgent.push(none, RecordKind::Handlers, &[&[u8::from(added), len], name.as_bytes()]);
+            let Ok(len) = u8::try_from(name.len()) else {
+                continue;
+            };
+            let none = SlotRef {
+                index: 0,
+                generation: 0,
+            };
+            self.urgent.push(
+                none,
+                RecordKind::Handlers,
+                &[&[u8::from(added), len], name.as_bytes()],
+            );
         }
     }
 

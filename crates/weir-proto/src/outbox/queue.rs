@@ -69,7 +69,10 @@ impl Queue {
 
     /// Takes an item out; with `untouched`, only if none of it has gone.
     pub(super) fn remove(&mut self, owner: Owner, untouched: bool) -> Option<Waiting> {
-        let at = self.items.iter().position(|item| item.owner == owner && !(untouched && item.begun))?;
+        let at = self
+            .items
+            .iter()
+            .position(|item| item.owner == owner && !(untouched && item.begun))?;
         let item = self.items.remove(at)?;
         self.bytes -= item.body.len() - item.at;
         Some(item)
@@ -113,7 +116,11 @@ impl<W> Outbox<W> {
     pub(super) fn refill(&mut self, wake: &mut Vec<W>) {
         for urgent in [true, false] {
             loop {
-                let queue = if urgent { &mut self.urgent_queue } else { &mut self.bulk_queue };
+                let queue = if urgent {
+                    &mut self.urgent_queue
+                } else {
+                    &mut self.bulk_queue
+                };
                 let Some(mut item) = queue.pop() else { break };
                 match self.stage_fragment(&mut item, urgent) {
                     Fragment::Last => self.item_gone(item.owner, wake),
@@ -128,7 +135,11 @@ impl<W> Outbox<W> {
     }
 
     pub(super) fn queue(&mut self, urgent: bool) -> &mut Queue {
-        if urgent { &mut self.urgent_queue } else { &mut self.bulk_queue }
+        if urgent {
+            &mut self.urgent_queue
+        } else {
+            &mut self.bulk_queue
+        }
     }
 
     pub(super) fn batch(&mut self, urgent: bool) -> &mut Batch {
@@ -146,7 +157,9 @@ impl<W> Outbox<W> {
                 }
                 staged
             }
-            Owner::Reply(id) => self.call_fragment(id, RecordKind::Reply, RecordKind::ReplyPart, item, urgent),
+            Owner::Reply(id) => {
+                self.call_fragment(id, RecordKind::Reply, RecordKind::ReplyPart, item, urgent)
+            }
         };
         item.begun |= fragment != Fragment::NoRoom;
         fragment
@@ -161,24 +174,40 @@ impl<W> Outbox<W> {
         urgent: bool,
     ) -> Fragment {
         let id = id.to_le_bytes();
-        let (kind, head): (_, &[u8]) = if item.begun { (more, &id) } else { (first, &item.head) };
+        let (kind, head): (_, &[u8]) = if item.begun {
+            (more, &id)
+        } else {
+            (first, &item.head)
+        };
         let rest = item.body.len() - item.at;
         let len = rest.min(MAX_BODY - head.len());
         let batch = self.batch(urgent);
         if !batch.fits(head.len() + len) {
             return Fragment::NoRoom;
         }
-        put(batch, SlotRef { index: 0, generation: 0 }, kind, head, &item.body.slice(item.at..item.at + len));
+        put(
+            batch,
+            SlotRef {
+                index: 0,
+                generation: 0,
+            },
+            kind,
+            head,
+            &item.body.slice(item.at..item.at + len),
+        );
         item.at += len;
-        if len == rest { Fragment::Last } else { Fragment::More }
+        if len == rest {
+            Fragment::Last
+        } else {
+            Fragment::More
+        }
     }
 
     fn item_gone(&mut self, owner: Owner, wake: &mut Vec<W>) {
-        if let Owner::Stream(key) = owner {
-            if let Some(stream) = self.streams.get_mut(key.0) {
-                stream.waiting = false;
-                wake.extend(stream.waker.take());
-            }
+        let Owner::Stream(key) = owner else { return };
+        if let Some(stream) = self.streams.get_mut(key.0) {
+            stream.waiting = false;
+            wake.extend(stream.waker.take());
         }
     }
 }

@@ -57,7 +57,9 @@ impl<W> Outbox<W> {
     #[inline]
     pub fn send(&mut self, key: StreamKey, item: &[u8]) -> Result<(), SendRefused> {
         let urgent = self.admit(key, item.len())?;
-        let Some(stream) = self.streams.get_mut(key.0) else { return Err(SendRefused::Ended) };
+        let Some(stream) = self.streams.get_mut(key.0) else {
+            return Err(SendRefused::Ended);
+        };
         let (slot, opened) = (stream.slot, stream.opened);
         let (queue, batch) = if urgent {
             (&self.urgent_queue, &mut self.urgent)
@@ -87,12 +89,24 @@ impl<W> Outbox<W> {
     ///
     /// # Errors
     /// [`SendRefused`]; nothing was enqueued.
-    pub fn enqueue(&mut self, key: StreamKey, item: Bytes, waker: Option<W>) -> Result<Enqueued, SendRefused> {
+    pub fn enqueue(
+        &mut self,
+        key: StreamKey,
+        item: Bytes,
+        waker: Option<W>,
+    ) -> Result<Enqueued, SendRefused> {
         let urgent = self.admit(key, item.len())?;
         let seq = self.next_seq();
         let len = item.len();
         let owner = Owner::Stream(key);
-        let mut waiting = Waiting { owner, head: Bytes::new(), body: item, at: 0, begun: false, seq };
+        let mut waiting = Waiting {
+            owner,
+            head: Bytes::new(),
+            body: item,
+            at: 0,
+            begun: false,
+            seq,
+        };
         let staged = if self.queue(urgent).is_empty() {
             self.stage_fragment(&mut waiting, urgent)
         } else {
@@ -114,7 +128,9 @@ impl<W> Outbox<W> {
 
     /// Where the enqueued item is; `waker` replaces the one kept.
     pub fn enqueued(&mut self, key: StreamKey, waker: impl FnOnce() -> W) -> Result<Enqueued, StreamFate> {
-        let Some(stream) = self.streams.get_mut(key.0) else { return Err(StreamFate::Lost) };
+        let Some(stream) = self.streams.get_mut(key.0) else {
+            return Err(StreamFate::Lost);
+        };
         if !stream.waiting {
             return stream.fate.map_or(Ok(Enqueued::Sent), Err);
         }
@@ -125,7 +141,10 @@ impl<W> Outbox<W> {
     /// The future that enqueued an item is dropped: takes the item out if none of it has gone.
     pub fn withdraw(&mut self, key: StreamKey) {
         let owner = Owner::Stream(key);
-        let item = self.urgent_queue.remove(owner, true).or_else(|| self.bulk_queue.remove(owner, true));
+        let item = self
+            .urgent_queue
+            .remove(owner, true)
+            .or_else(|| self.bulk_queue.remove(owner, true));
         if let (Some(item), Some(stream)) = (item, self.streams.get_mut(key.0)) {
             stream.waiting = false;
             stream.credit.refund(item.body.len());
@@ -150,12 +169,25 @@ impl<W> Outbox<W> {
 
     /// Whether the consumer asked to stop, and what became of the stream there.
     pub fn state(&self, key: StreamKey) -> (bool, Option<StreamFate>) {
-        self.streams.get(key.0).map_or((true, Some(StreamFate::Lost)), |stream| (stream.stop, stream.fate))
+        self.streams
+            .get(key.0)
+            .map_or((true, Some(StreamFate::Lost)), |stream| {
+                (stream.stop, stream.fate)
+            })
+    }
+
+    /// Records sent on the stream so far.
+    pub fn sent(&self, key: StreamKey) -> u64 {
+        self.streams
+            .get(key.0)
+            .map_or(0, |stream| stream.credit.sent().records)
     }
 
     /// Ends the stream; the end leaves after all its items.
     pub fn end(&mut self, key: StreamKey, end: End) {
-        let Some(stream) = self.streams.get_mut(key.0) else { return };
+        let Some(stream) = self.streams.get_mut(key.0) else {
+            return;
+        };
         if stream.end.is_none() && stream.fate.is_none() {
             stream.end = Some(end);
             self.ends.push(key);
@@ -164,7 +196,9 @@ impl<W> Outbox<W> {
 
     /// No handle asks for the stream any more.
     pub fn release(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.get_mut(key.0) else { return };
+        let Some(stream) = self.streams.get_mut(key.0) else {
+            return;
+        };
         stream.held = false;
         stream.waker = None;
         self.remove_if_over(key);
@@ -173,7 +207,9 @@ impl<W> Outbox<W> {
     /// The class of the next item, if it may start.
     #[inline]
     fn admit(&self, key: StreamKey, len: usize) -> Result<bool, SendRefused> {
-        let Some(stream) = self.streams.get(key.0) else { return Err(SendRefused::Ended) };
+        let Some(stream) = self.streams.get(key.0) else {
+            return Err(SendRefused::Ended);
+        };
         if let Some(fate) = stream.fate {
             return Err(SendRefused::Over(fate));
         }
@@ -201,17 +237,29 @@ impl<W> Outbox<W> {
     /// [`Violation::GrantTooLarge`].
     pub fn grant(&mut self, slot: SlotRef, limit: Amount) -> Result<Option<W>, Violation> {
         self.counters.grants += 1;
-        let Some(stream) = self.by_slot.get(&slot.key()).and_then(|key| self.streams.get_mut(key.0)) else {
+        let Some(stream) = self
+            .by_slot
+            .get(&slot.key())
+            .and_then(|key| self.streams.get_mut(key.0))
+        else {
             self.counters.stale += 1;
             return Ok(None);
         };
         let raised = stream.credit.grant(limit)?;
-        Ok(if raised && !stream.waiting { stream.waker.take() } else { None })
+        Ok(if raised && !stream.waiting {
+            stream.waker.take()
+        } else {
+            None
+        })
     }
 
     /// The consumer asks to finish.
     pub fn stop(&mut self, slot: SlotRef) -> Option<W> {
-        let Some(stream) = self.by_slot.get(&slot.key()).and_then(|key| self.streams.get_mut(key.0)) else {
+        let Some(stream) = self
+            .by_slot
+            .get(&slot.key())
+            .and_then(|key| self.streams.get_mut(key.0))
+        else {
             self.counters.stale += 1;
             return None;
         };
@@ -257,9 +305,14 @@ impl<W> Outbox<W> {
 
     fn drop_waiting(&mut self, key: StreamKey) {
         let owner = Owner::Stream(key);
-        let Some(stream) = self.streams.get_mut(key.0) else { return };
+        let Some(stream) = self.streams.get_mut(key.0) else {
+            return;
+        };
         if std::mem::take(&mut stream.waiting) {
-            let _gone = self.urgent_queue.remove(owner, false).or_else(|| self.bulk_queue.remove(owner, false));
+            let _gone = self
+                .urgent_queue
+                .remove(owner, false)
+                .or_else(|| self.bulk_queue.remove(owner, false));
         }
     }
 }
@@ -269,7 +322,9 @@ impl<W> Outbox<W> {
     /// Writes the claims that no first item carried.
     pub(super) fn render_opens(&mut self, urgent: &mut Batch) {
         for key in self.opens.drain(..) {
-            let Some(stream) = self.streams.get_mut(key.0) else { continue };
+            let Some(stream) = self.streams.get_mut(key.0) else {
+                continue;
+            };
             if !stream.opened {
                 stream.opened = true;
                 urgent.push(stream.slot, RecordKind::Open, &[&stream.token.0]);
@@ -281,7 +336,9 @@ impl<W> Outbox<W> {
     pub(super) fn render_ends(&mut self, bulk: &mut Batch) {
         let mut ends = std::mem::take(&mut self.ends);
         ends.retain(|key| {
-            let Some(stream) = self.streams.get_mut(key.0) else { return false };
+            let Some(stream) = self.streams.get_mut(key.0) else {
+                return false;
+            };
             if stream.waiting {
                 return true;
             }
@@ -296,7 +353,9 @@ impl<W> Outbox<W> {
     }
 
     pub(super) fn stream_fragment(&mut self, key: StreamKey, item: &mut Waiting, urgent: bool) -> Fragment {
-        let Some(stream) = self.streams.get_mut(key.0) else { return Fragment::Last };
+        let Some(stream) = self.streams.get_mut(key.0) else {
+            return Fragment::Last;
+        };
         let batch = if urgent { &mut self.urgent } else { &mut self.bulk };
         let rest = item.body.len() - item.at;
         let len = rest.min(MAX_BODY);
@@ -309,11 +368,19 @@ impl<W> Outbox<W> {
             stream.opened = true;
             put(batch, stream.slot, RecordKind::OpenItem, &stream.token.0, &body);
         } else {
-            let kind = if len == rest { RecordKind::Item } else { RecordKind::Part };
+            let kind = if len == rest {
+                RecordKind::Item
+            } else {
+                RecordKind::Part
+            };
             put(batch, stream.slot, kind, &[], &body);
         }
         item.at += len;
-        if len == rest { Fragment::Last } else { Fragment::More }
+        if len == rest {
+            Fragment::Last
+        } else {
+            Fragment::More
+        }
     }
 
     fn remove_if_over(&mut self, key: StreamKey) {
@@ -347,7 +414,9 @@ impl StreamFate {
     pub fn refusal(self) -> Option<&'static str> {
         match self {
             Self::Refused(RefusedCode::Gone) => Some("the ticket expired, was voided, or was used before"),
-            Self::Refused(RefusedCode::NotYours) => Some("the claim token is wrong or meant for another node"),
+            Self::Refused(RefusedCode::NotYours) => {
+                Some("the claim token is wrong or meant for another node")
+            }
             _ => None,
         }
     }

@@ -24,11 +24,19 @@ pub enum FrameKind {
 }
 
 impl FrameKind {
-    const ALL: [(Self, u8); 4] = [(Self::Batch, 1), (Self::Ack, 2), (Self::Keepalive, 3), (Self::Bye, 4)];
+    const ALL: [(Self, u8); 4] = [
+        (Self::Batch, 1),
+        (Self::Ack, 2),
+        (Self::Keepalive, 3),
+        (Self::Bye, 4),
+    ];
 
     /// The byte on the wire.
     pub fn byte(self) -> u8 {
-        Self::ALL.iter().find(|(kind, _)| *kind == self).map_or(0, |(_, byte)| *byte)
+        Self::ALL
+            .iter()
+            .find(|(kind, _)| *kind == self)
+            .map_or(0, |(_, byte)| *byte)
     }
 }
 
@@ -72,14 +80,35 @@ impl FrameHeader {
         if flags != 0 || zero != 0 || !fits {
             return Err(Violation::MalformedFrame);
         }
-        Ok(Self { payload, kind, number })
+        Ok(Self {
+            payload,
+            kind,
+            number,
+        })
     }
 
     /// The header's bytes.
     pub fn encode(self) -> [u8; FRAME_HEADER] {
         let [l0, l1, l2, l3] = self.payload.to_le_bytes();
         let [n0, n1, n2, n3, n4, n5, n6, n7] = self.number.to_le_bytes();
-        [l0, l1, l2, l3, self.kind.byte(), 0, 0, 0, n0, n1, n2, n3, n4, n5, n6, n7]
+        [
+            l0,
+            l1,
+            l2,
+            l3,
+            self.kind.byte(),
+            0,
+            0,
+            0,
+            n0,
+            n1,
+            n2,
+            n3,
+            n4,
+            n5,
+            n6,
+            n7,
+        ]
     }
 }
 
@@ -106,6 +135,8 @@ impl ReplyStatus {
 
     /// The status of a byte.
     pub fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Ok, Self::Failed, Self::NoHandler].into_iter().find(|status| status.byte() == byte)
+        [Self::Ok, Self::Failed, Self::NoHandler]
+            .into_iter()
+            .find(|status| status.byte() == byte)
     }
 }

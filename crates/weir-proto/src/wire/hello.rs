@@ -60,7 +60,10 @@ impl RefuseCode {
 
     /// The number on the wire.
     pub fn number(self) -> u16 {
-        Self::ALL.iter().find(|(code, _)| *code == self).map_or(0, |(_, n)| *n)
+        Self::ALL
+            .iter()
+            .find(|(code, _)| *code == self)
+            .map_or(0, |(_, n)| *n)
     }
 }
 
@@ -103,7 +106,11 @@ pub(crate) fn body_len(prefix: [u8; PREFIX]) -> Result<usize, HelloError> {
         return Err(HelloError::Magic);
     }
     let len = usize::from(u16::from_le_bytes([l0, l1]));
-    if len > MAX_HELLO { Err(HelloError::Malformed) } else { Ok(len) }
+    if len > MAX_HELLO {
+        Err(HelloError::Malformed)
+    } else {
+        Ok(len)
+    }
 }
 
 impl Hello {
@@ -130,7 +137,9 @@ impl Hello {
     /// [`HelloError`].
     pub fn decode(body: &[u8]) -> Result<Self, HelloError> {
         let mut c = Cursor::new(body);
-        let (Some(oldest), Some(newest)) = (c.u16(), c.u16()) else { return Err(HelloError::Malformed) };
+        let (Some(oldest), Some(newest)) = (c.u16(), c.u16()) else {
+            return Err(HelloError::Malformed);
+        };
         if !(oldest..=newest).contains(&VERSION) {
             return Err(HelloError::Version { oldest, newest });
         }
@@ -159,7 +168,12 @@ impl Answer {
             Self::Refuse(code, message) => {
                 body.extend_from_slice(&0_u16.to_le_bytes());
                 body.extend_from_slice(&code.number().to_le_bytes());
-                body.extend_from_slice(message.as_bytes().get(..message.len().min(1024)).unwrap_or_default());
+                body.extend_from_slice(
+                    message
+                        .as_bytes()
+                        .get(..message.len().min(1024))
+                        .unwrap_or_default(),
+                );
             }
         }
         prefixed(&body)
@@ -175,11 +189,17 @@ impl Answer {
             VERSION => parse_fields(c).map(Self::Accept).ok_or(HelloError::Malformed),
             0 => {
                 let number = c.u16().ok_or(HelloError::Malformed)?;
-                let code = RefuseCode::ALL.iter().find(|(_, n)| *n == number).map(|(code, _)| *code);
+                let code = RefuseCode::ALL
+                    .iter()
+                    .find(|(_, n)| *n == number)
+                    .map(|(code, _)| *code);
                 let message = String::from_utf8_lossy(c.rest()).into_owned();
                 Ok(Self::Refuse(code.ok_or(HelloError::Malformed)?, message))
             }
-            other => Err(HelloError::Version { oldest: other, newest: other }),
+            other => Err(HelloError::Version {
+                oldest: other,
+                newest: other,
+            }),
         }
     }
 }
@@ -216,5 +236,11 @@ fn parse_fields(mut c: Cursor<'_>) -> Option<Hello> {
         }
     }
     let (max_window_records, max_window_bytes) = window?;
-    Some(Hello { node: node?, incarnation: incarnation?, max_window_records, max_window_bytes, listen })
+    Some(Hello {
+        node: node?,
+        incarnation: incarnation?,
+        max_window_records,
+        max_window_bytes,
+        listen,
+    })
 }

@@ -13,7 +13,7 @@ mod record;
 mod ticket;
 
 pub use cursor::Cursor;
-pub use frame::{FrameHeader, FrameKind, FRAME_HEADER, MAX_FRAME, MAX_PAYLOAD, ReplyStatus};
+pub use frame::{FRAME_HEADER, FrameHeader, FrameKind, MAX_FRAME, MAX_PAYLOAD, ReplyStatus};
 pub use hello::{Answer, Hello, HelloError, MAX_HELLO, PREFIX, RefuseCode, VERSION};
 pub use id::{ClaimToken, NodeId, SlotRef};
 pub use record::{

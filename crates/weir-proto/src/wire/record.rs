@@ -79,11 +79,19 @@ pub enum EndCode {
 }
 
 impl EndCode {
-    const ALL: [(Self, u8); 4] = [(Self::Finished, 0), (Self::Detached, 1), (Self::Dropped, 2), (Self::Failed, 3)];
+    const ALL: [(Self, u8); 4] = [
+        (Self::Finished, 0),
+        (Self::Detached, 1),
+        (Self::Dropped, 2),
+        (Self::Failed, 3),
+    ];
 
     /// The byte on the wire.
     pub fn byte(self) -> u8 {
-        Self::ALL.iter().find(|(code, _)| *code == self).map_or(0, |(_, byte)| *byte)
+        Self::ALL
+            .iter()
+            .find(|(code, _)| *code == self)
+            .map_or(0, |(_, byte)| *byte)
     }
 
     fn from_byte(byte: u8) -> Option<Self> {
@@ -213,10 +221,17 @@ impl<'a> Iterator for Records<'a> {
 
 #[inline]
 fn parse<'a>(cursor: &mut Cursor<'a>) -> Result<Record<'a>, Violation> {
-    let [i0, i1, i2, kind, g0, g1, b0, b1] = cursor.array::<RECORD_HEADER>().ok_or(Violation::MalformedRecord(0))?;
-    let slot = SlotRef { index: u32::from_le_bytes([i0, i1, i2, 0]), generation: u16::from_le_bytes([g0, g1]) };
+    let [i0, i1, i2, kind, g0, g1, b0, b1] = cursor
+        .array::<RECORD_HEADER>()
+        .ok_or(Violation::MalformedRecord(0))?;
+    let slot = SlotRef {
+        index: u32::from_le_bytes([i0, i1, i2, 0]),
+        generation: u16::from_le_bytes([g0, g1]),
+    };
     let malformed = Violation::MalformedRecord(kind);
-    let body = cursor.bytes(usize::from(u16::from_le_bytes([b0, b1]))).ok_or(malformed)?;
+    let body = cursor
+        .bytes(usize::from(u16::from_le_bytes([b0, b1])))
+        .ok_or(malformed)?;
     let known = RecordKind::from_byte(kind).ok_or(Violation::UnknownRecord(kind))?;
     if known == RecordKind::Item {
         return Ok(Record::Item(slot, body));
@@ -267,5 +282,12 @@ fn parse_call(mut c: Cursor<'_>) -> Option<Record<'_>> {
     let (deadline_ms, len) = (c.u32()?, c.u32()?);
     let name_len = usize::from(c.u8()?);
     let name = std::str::from_utf8(c.bytes(name_len)?).ok()?;
-    Some(Record::Call { id, cast, deadline_ms, len, name, bytes: c.rest() })
+    Some(Record::Call {
+        id,
+        cast,
+        deadline_ms,
+        len,
+        name,
+        bytes: c.rest(),
+    })
 }

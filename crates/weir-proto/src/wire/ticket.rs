@@ -75,7 +75,10 @@ fn parse(mut c: Cursor<'_>) -> Option<Ticket> {
     c.u8()?;
     let (node, incarnation, peer) = (NodeId(c.array()?), c.u64()?, NodeId(c.array()?));
     let [i0, i1, i2] = c.array()?;
-    let slot = SlotRef { index: u32::from_le_bytes([i0, i1, i2, 0]), generation: c.u16()? };
+    let slot = SlotRef {
+        index: u32::from_le_bytes([i0, i1, i2, 0]),
+        generation: c.u16()?,
+    };
     Some(Ticket {
         node,
         incarnation,

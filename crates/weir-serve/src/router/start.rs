@@ -145,7 +145,7 @@ fn call_failure(error: CallError, limits: Limits) -> Failure {
         CallError::NotSent | CallError::Unknown | CallError::NoHandler(_) => {
             Failure::Lost(ApiError::worker_lost(error.to_string()))
         }
-        CallError::Busy => Failure::Busy(ApiError::overloaded(error.to_string())),
+        CallError::Busy { .. } => Failure::Busy(ApiError::overloaded(error.to_string())),
         CallError::TooLarge { limit, .. } => Failure::Final(ApiError::too_large("request", limit)),
         CallError::Deadline(_) => Failure::Final(late(limits)),
         _ => Failure::Lost(ApiError::worker_lost(error.to_string())),

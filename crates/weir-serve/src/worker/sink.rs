@@ -41,12 +41,13 @@ impl TokenSink for StreamSink {
     }
 
     fn demand(&self) -> Demand {
-        if self.sender.is_cancelled() {
-            Demand::Cancelled
-        } else if self.sender.is_stopped() {
-            Demand::Stop
-        } else {
+        // A cancelled stream is stopped too, so the usual answer takes one look.
+        if !self.sender.is_stopped() {
             Demand::More
+        } else if self.sender.is_cancelled() {
+            Demand::Cancelled
+        } else {
+            Demand::Stop
         }
     }
 
