@@ -6,11 +6,9 @@ use weir_serve::frontend::ApiKeys;
 
 use super::{CHAT, COMPLETIONS, FrontendConfig, PATIENCE, Rig, client::post_head, letters, silent};
 
-#[tokio::test]
-async fn a_bad_request_is_refused_and_the_next_one_on_its_connection_served() {
-    let rig = Rig::start(1).await;
-    let mut client = rig.client().await;
-    let table: [(&str, Value, u16, Value, Value); 11] = [
+/// Path, body, and what it is answered: status, code, member.
+fn refused_bodies() -> [(&'static str, Value, u16, Value, Value); 11] {
+    [
         (CHAT, json!({}), 400, Value::Null, json!("model")),
         (
             CHAT,
@@ -82,8 +80,14 @@ async fn a_bad_request_is_refused_and_the_next_one_on_its_connection_served() {
             Value::Null,
             Value::Null,
         ),
-    ];
-    for (path, body, status, code, param) in table {
+    ]
+}
+
+#[tokio::test]
+async fn a_bad_request_is_refused_and_the_next_one_on_its_connection_served() {
+    let rig = Rig::start(1).await;
+    let mut client = rig.client().await;
+    for (path, body, status, code, param) in refused_bodies() {
         client.post(path, &body).await;
         let answer = client.answer().await;
         assert_eq!(
