@@ -1,3 +1,5 @@
 //! The binary, run as a user runs it.
 
+mod running;
 mod usage;
+mod worker;
