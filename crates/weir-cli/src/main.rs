@@ -3,7 +3,10 @@
 //! Each command is a module with its arguments and a `run`; this file only parses, starts logs and ends with the
 //! right exit code: 0 after a clean stop, 1 on failure, 2 on bad usage or configuration.
 
+mod bench;
+mod duration;
 mod exit;
+mod load;
 mod logs;
 mod process;
 mod up;
@@ -28,6 +31,10 @@ enum Command {
     Up(up::UpArgs),
     /// Run one worker process.
     Worker(worker::WorkerArgs),
+    /// Drive an OpenAI-compatible endpoint in a closed loop and report what a client sees.
+    Load(load::LoadArgs),
+    /// Measure parts of weir against each other.
+    Bench(bench::BenchArgs),
 }
 
 impl Command {
@@ -35,6 +42,8 @@ impl Command {
         match self {
             Self::Up(args) => up::run(args),
             Self::Worker(args) => worker::run(args),
+            Self::Load(args) => load::run(args),
+            Self::Bench(args) => bench::run(args),
         }
     }
 }
