@@ -74,6 +74,9 @@ impl Discovery for Directory {
                     _ = tick.tick() => {}
                     () = sender.closed() => return,
                 }
+                if scan.is_current() {
+                    continue;
+                }
                 let looked = blocking(move || {
                     let found = scan.look();
                     Ok((scan, found))
