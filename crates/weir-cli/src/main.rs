@@ -2,6 +2,7 @@
 
 mod bench;
 mod duration;
+mod exit;
 mod load;
 
 use clap::{Parser, Subcommand};
@@ -22,16 +23,8 @@ enum Command {
 }
 
 fn main() -> std::process::ExitCode {
-    let outcome = match Cli::parse().command {
+    exit::code_of(match Cli::parse().command {
         Command::Bench(args) => bench::run(args),
         Command::Load(args) => load::run(args),
-    };
-    match outcome {
-        Ok(()) => std::process::ExitCode::SUCCESS,
-        #[expect(clippy::print_stderr, reason = "the last line of a command that failed")]
-        Err(error) => {
-            eprintln!("weir: {error:#}");
-            std::process::ExitCode::FAILURE
-        }
-    }
+    })
 }

@@ -1,0 +1,4 @@
+//! The binary, run as a user runs it.
+
+mod bench;
+mod load;
