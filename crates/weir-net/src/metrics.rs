@@ -174,9 +174,8 @@ impl NodeMetrics {
         }
     }
 
-    /// Appends the metrics in Prometheus text form, names `weir_*`.
-    pub fn render(&self, out: &mut String) {
-        let gauges = [
+    fn gauges(&self) -> [(&'static str, &'static str, u64); 7] {
+        [
             ("links", "Live links.", self.links),
             (
                 "live_slots",
@@ -208,8 +207,11 @@ impl NodeMetrics {
                 "Entries in the deadline queue.",
                 self.deadlines,
             ),
-        ];
-        let counters = [
+        ]
+    }
+
+    fn counters(&self) -> [(&'static str, &'static str, u64); 16] {
+        [
             ("links_ended_total", "Links that ended.", self.links_ended),
             ("frames_in_total", "Batch frames taken.", self.frames_in),
             ("records_in_total", "Records taken.", self.records_in),
@@ -250,8 +252,12 @@ impl NodeMetrics {
                 "Handshakes that failed.",
                 self.handshakes_failed,
             ),
-        ];
-        for (kind, values) in [("gauge", &gauges[..]), ("counter", &counters[..])] {
+        ]
+    }
+
+    /// Appends the metrics in Prometheus text form, names `weir_*`.
+    pub fn render(&self, out: &mut String) {
+        for (kind, values) in [("gauge", &self.gauges()[..]), ("counter", &self.counters()[..])] {
             for (name, help, value) in values {
                 line(
                     out,

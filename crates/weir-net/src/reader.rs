@@ -182,7 +182,7 @@ impl Reader {
                     table.settle(slot.index, cell, event);
                     self.accepted(link, accept);
                 }
-                other => self.from_consumer(link, &mut held, other)?,
+                other => self.control(link, &mut held, other)?,
             }
         }
         Ok(count)
@@ -244,7 +244,7 @@ impl Reader {
     }
 
     /// Records of the consumer's side, and calls.
-    fn from_consumer<'a>(
+    fn control<'a>(
         &mut self,
         link: &'a Arc<Link>,
         held: &mut Held<'a>,

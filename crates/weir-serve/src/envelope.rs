@@ -12,6 +12,8 @@ use weir_net::Ticket;
 pub const GENERATE: &str = "generate";
 /// Handler that answers with a JSON array of [`weir_engine::EngineStats`], by worker index.
 pub const STATS: &str = "stats";
+/// Code of a stream that its engine failed.
+pub const ENGINE_FAILED: u32 = 1;
 
 const TOKEN: u8 = 0;
 const FINISH: u8 = 1;

@@ -69,12 +69,8 @@ async fn bye(stream: &mut TcpStream) -> u16 {
     }
 }
 
-#[tokio::test]
-async fn bad_bytes_end_their_link_with_a_code_and_nothing_else() {
-    let pair = Pair::new().await;
-    let (mut anchor, mut sender) = pair.stream();
-    sender.send(b"before").await.unwrap();
-    let node = &pair.consumer;
+/// Metric label, wire code, and the bytes that earn them.
+fn bad_bytes() -> Vec<(&'static str, u16, Vec<u8>)> {
     let oversized = FrameHeader {
         payload: 1,
         kind: FrameKind::Batch,
@@ -96,7 +92,7 @@ async fn bad_bytes_end_their_link_with_a_code_and_nothing_else() {
         body.push(7);
         record(0, 0, RecordKind::Call, &body)
     };
-    let cases: Vec<(&str, u16, Vec<u8>)> = vec![
+    vec![
         ("frame_too_large", 0x103, oversized),
         ("unknown_frame", 0x101, unknown_frame),
         ("malformed_frame", 0x102, reserved),
@@ -146,9 +142,17 @@ async fn bad_bytes_end_their_link_with_a_code_and_nothing_else() {
             0x302,
             frame(1, &record(0, 0, RecordKind::Reply, &[1; 13])),
         ),
-    ];
+    ]
+}
+
+#[tokio::test]
+async fn bad_bytes_end_their_link_with_a_code_and_nothing_else() {
+    let pair = Pair::new().await;
+    let (mut anchor, mut sender) = pair.stream();
+    sender.send(b"before").await.unwrap();
+    let node = &pair.consumer;
     let mut expected: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
-    for (id, (label, code, bytes)) in cases.into_iter().enumerate() {
+    for (id, (label, code, bytes)) in bad_bytes().into_iter().enumerate() {
         let mut stream = linked(node, id as u8 + 1).await;
         stream.write_all(&bytes).await.unwrap();
         assert_eq!(bye(&mut stream).await, code, "{label}");

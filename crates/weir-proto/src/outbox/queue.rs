@@ -204,11 +204,10 @@ impl<W> Outbox<W> {
     }
 
     fn item_gone(&mut self, owner: Owner, wake: &mut Vec<W>) {
-        if let Owner::Stream(key) = owner {
-            if let Some(stream) = self.streams.get_mut(key.0) {
-                stream.waiting = false;
-                wake.extend(stream.waker.take());
-            }
+        let Owner::Stream(key) = owner else { return };
+        if let Some(stream) = self.streams.get_mut(key.0) {
+            stream.waiting = false;
+            wake.extend(stream.waker.take());
         }
     }
 }

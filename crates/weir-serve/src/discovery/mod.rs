@@ -3,6 +3,10 @@
 //! A worker process registers itself; a frontend watches the set of registrations. Invariant: a registration says
 //! where to dial, never that the worker is healthy; a worker is routable only over a live link.
 
+mod directory;
+
+pub use directory::{Directory, DirectoryLease};
+
 use std::{future::Future, net::SocketAddr};
 
 use serde::{Deserialize, Serialize};
