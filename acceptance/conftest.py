@@ -1,11 +1,18 @@
 """Fixtures, and the closing line that says how many tests passed and failed."""
 
+import os
+
 import pytest
 
 from claims.figures import Figures
-from drive.processes import Fleet
+from drive.processes import WEIR, Fleet
 
 _counted = {"passed": 0, "failed": 0}
+
+
+def pytest_sessionstart():
+    if not os.access(WEIR, os.X_OK):
+        pytest.exit(f"there is no {WEIR}: run `cargo xtask test`, or build it and set WEIR_BIN", returncode=2)
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from drive.processes import Fleet
 
 STREAMS = 100
 PACE_MS = 20
-#: More than the kernel buffers on the way can hold, so that the stalled stream is truly stalled.
-HEAVY = [scripts.step("x" * 4096)] * 1500
+#: More than the kernel's buffers hold, so that the stopped stream truly stops: JSON makes six bytes of each of these.
+HEAVY = [scripts.step("\x01" * 4096)] * 700
 GROWTH_MIB = 3.0
 
 
@@ -68,12 +68,14 @@ class Watch(threading.Thread):
         self.fleet, self.others, self.stopped_at = fleet, others, stopped_at
         self.done = threading.Event()
         self.resident, self.ended_after = [], None
+        self.all_ran = False
 
     def run(self):
         while not self.done.wait(0.1):
             self.resident.append(proc.resident_mib(self.fleet.frontend.pid))
             running = self.fleet.running()
-            if self.stopped_at and self.ended_after is None and running <= self.others:
+            self.all_ran |= running > self.others
+            if self.all_ran and self.ended_after is None and running <= self.others:
                 self.ended_after = time.monotonic() - self.stopped_at
 
 
