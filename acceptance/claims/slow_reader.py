@@ -11,7 +11,7 @@ from drive.processes import Fleet
 STREAMS = 100
 PACE_MS = 20
 #: More than the kernel's buffers hold, so that the stopped stream truly stops: JSON makes six bytes of each of these.
-HEAVY = [scripts.step("\x01" * 4096)] * 700
+HEAVY = [scripts.step("\x01" * 64)] * 16_000
 GROWTH_MIB = 3.0
 
 
@@ -74,6 +74,8 @@ class Watch(threading.Thread):
         while not self.done.wait(0.1):
             self.resident.append(proc.resident_mib(self.fleet.frontend.pid))
             running = self.fleet.running()
+            if running is None:
+                continue
             self.all_ran |= running > self.others
             if self.all_ran and self.ended_after is None and running <= self.others:
                 self.ended_after = time.monotonic() - self.stopped_at

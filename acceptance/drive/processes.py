@@ -104,6 +104,7 @@ class Fleet:
         self.run_dir = self.dir / "run"
         self.programs = []
         self.workers = []
+        self.engines = {}
         self.worker_metrics = {}
         try:
             self.frontend = self._start("frontend", "--listen", "127.0.0.1:0", *frontend_args)
@@ -133,6 +134,7 @@ class Fleet:
         for program in started:
             program.ready()
         self.workers += started
+        self.engines |= {program: workers for program in started}
         until(
             lambda: len(self._engines() - known) >= count * workers,
             f"{count * workers} new engines in weir_engine_running",
@@ -152,8 +154,10 @@ class Fleet:
         return metrics.scrape(self.address if program in (None, self.frontend) else self.worker_metrics[program.pid])
 
     def running(self):
-        """Requests that engines run now, as the frontend tells it."""
-        return self.metrics().total("weir_engine_running")
+        """Requests that engines run now, as the frontend tells it; None if it has not heard of each engine."""
+        seen = self.metrics().samples("weir_engine_running")
+        alive = sum(count for worker, count in self.engines.items() if worker.child.poll() is None)
+        return sum(seen.values()) if len(seen) >= alive else None
 
     def descriptors(self):
         """Open file descriptors by process id."""
