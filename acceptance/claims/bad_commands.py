@@ -49,6 +49,11 @@ def _situations(run, busy, file, empty):
     def frontend(*args):
         return ["frontend", "--run-dir", run, *args]
 
+    def load(url, *args):
+        given = {"--url": url, "--model": "m", "--concurrency": "1", "--requests": "1", "--isl": "1", "--osl": "1"}
+        given |= dict(zip(args[::2], args[1::2]))
+        return ["load", *(part for pair in given.items() for part in pair)]
+
     anywhere = ["--listen", "127.0.0.1:0"]
     return {
         "no such command": (["serve-me"], "serve-me"),
@@ -70,8 +75,10 @@ def _situations(run, busy, file, empty):
         "beyond loopback without a key": (frontend("--listen", "0.0.0.0:0"), "--api-key-file"),
         "a key file that is not there": (frontend(*anywhere, "--api-key-file", run / "none"), str(run / "none")),
         "an empty key file": (frontend(*anywhere, "--api-key-file", empty), str(empty)),
-        "load: a URL that is none": (["load", "--url", "nonsense", "--model", "m"], "nonsense"),
-        "load: no requests": (["load", "--url", f"http://{busy}", "--model", "m", "--requests", "0"], "requests"),
+        "load: a URL that is none": (load("nonsense"), "nonsense"),
+        "load: no requests": (load(f"http://{busy}", "--requests", "0"), "requests"),
+        "load: no concurrency": (load(f"http://{busy}", "--concurrency", "0"), "concurrency"),
+        "load: an output directory below a file": (load(f"http://{busy}", "--out", file / "out"), str(file)),
         "bench: an arm that is none": (["bench", "plane", "--arms", "steam", "--shapes", "single"], "steam"),
         "bench: a shape that is none": (["bench", "plane", "--arms", "weir", "--shapes", "round"], "round"),
         "bench: no reps": (["bench", "plane", "--arms", "weir", "--shapes", "single", "--reps", "0"], "reps"),

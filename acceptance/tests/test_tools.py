@@ -40,19 +40,22 @@ def test_load_counts_every_request_and_token(mock, tmp_path):
     assert summary == json.loads((tmp_path / "summary.json").read_text())
     print(json.dumps(summary, indent=1)[:1500])
     requests = [json.loads(line) for line in (tmp_path / "requests.jsonl").read_text().splitlines()]
-    assert summary["completed"] == len(requests) == 40
-    assert summary["status"] == "complete"
+    assert summary["requests"]["completed"] == len(requests) == 40
+    assert summary["state"] == "complete"
+    assert all(record["tokens"] == 7 for record in requests)
 
 
 def test_load_ends_when_nobody_answers(tmp_path):
     with Fleet() as fleet:
         url = fleet.url
-    done = run("load", "--url", url, "--model", "m", "--concurrency", 2, "--requests", 4, "--out", tmp_path)
-    assert done.returncode == 1
-    assert json.loads((tmp_path / "summary.json").read_text())["completed"] == 0
+    args = ["--url", url, "--model", "m", "--concurrency", 2, "--requests", 4, "--isl", 4, "--osl", 4]
+    done = run("load", *args, "--out", tmp_path)
+    assert done.returncode == 0, "failed requests are figures, not a failure of the command"
+    counted = json.loads((tmp_path / "summary.json").read_text())["requests"]
+    assert (counted["completed"], counted["failed"]) == (0, 4)
 
 
-def test_load_stops_with_its_server(tmp_path):
+def test_load_can_be_interrupted(tmp_path):
     with Fleet() as fleet:
         fleet.start_workers(1, "mock")
         model = next(name for name in fleet.models() if name != scripts.MODEL)
@@ -61,8 +64,10 @@ def test_load_stops_with_its_server(tmp_path):
         records = tmp_path / "requests.jsonl"
         until(lambda: records.exists() and records.read_text().count("\n") > 10, "requests are recorded as they end")
         child.send_signal(2)
-        assert child.wait(20) in (0, 1, 130)
-    assert json.loads((tmp_path / "summary.json").read_text())["status"] in ("aborted", "degraded")
+        assert child.wait(20) == 1
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["state"] == "aborted"
+    assert summary["requests"]["recorded"] > 10
 
 
 def test_bench_plane_writes_its_rows(tmp_path):
