@@ -1,3 +1,59 @@
 //! The binary `weir`.
+//!
+//! Each command is a module with its arguments and a `run`; this file only parses, starts logs and ends with the
+//! right exit code: 0 after a clean stop, 1 on failure, 2 on bad usage or configuration.
 
-fn main() {}
+mod bench;
+mod duration;
+mod exit;
+mod load;
+mod logs;
+mod process;
+mod up;
+mod worker;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Carries generated tokens from the machines that make them to the people who wait for them.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+// One variant per command, in the order of `weir --help`; `run` has its arm.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a frontend and worker processes, all on this machine.
+    Up(up::UpArgs),
+    /// Run one worker process.
+    Worker(worker::WorkerArgs),
+    /// Drive an OpenAI-compatible endpoint in a closed loop and report what a client sees.
+    Load(load::LoadArgs),
+    /// Measure parts of weir against each other.
+    Bench(bench::BenchArgs),
+}
+
+impl Command {
+    fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Up(args) => up::run(args),
+            Self::Worker(args) => worker::run(args),
+            Self::Load(args) => load::run(args),
+            Self::Bench(args) => bench::run(args),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match Cli::try_parse() {
+        Ok(cli) => {
+            logs::start();
+            exit::code_of(cli.command.run())
+        }
+        Err(error) => exit::code_of_usage(&error),
+    }
+}

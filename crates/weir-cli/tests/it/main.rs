@@ -1,0 +1,3 @@
+//! The binary, run as a user runs it.
+
+mod usage;

@@ -1,0 +1,4 @@
+//! Behaviour of the serving crate over real files and sockets.
+
+mod directory;
+mod worker;
