@@ -47,6 +47,7 @@ pub(crate) struct End {
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Left {
     pub(crate) items: u64,
+    pub(crate) parts: u64,
     pub(crate) opens: u64,
     pub(crate) ends: u64,
     pub(crate) closes: u64,
@@ -58,6 +59,12 @@ pub(crate) enum Class {
     Control,
     Urgent,
     Bulk,
+}
+
+impl Left {
+    pub(crate) fn items_and_parts(self) -> u64 {
+        self.items + self.parts
+    }
 }
 
 /// What a writer is doing.

@@ -37,7 +37,12 @@ impl Pipe {
     /// Takes bytes off the front of `from` as far as there is room.
     pub(crate) fn write(&mut self, from: &mut BytesMut, now: Time, rng: &mut Rng) {
         let room = self.capacity.saturating_sub(self.in_flight);
-        let len = if rng.chance(80) { room } else { rng.index(room + 1) }.min(from.len());
+        let len = if rng.chance(80) {
+            room
+        } else {
+            (rng.index(room) + 1).min(room)
+        }
+        .min(from.len());
         if len == 0 {
             return;
         }
@@ -79,10 +84,6 @@ impl Pipe {
         }
         self.in_flight -= read;
         read
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.chunks.is_empty()
     }
 
     /// The connection breaks: the last chunks never arrive.

@@ -116,13 +116,13 @@ impl World {
                 }
             } else {
                 deadline = None;
+                let idle = self.now.since(self.summary.last_operation);
+                assert!(
+                    self.operations_left > 0 || idle < SETTLES,
+                    "stuck: {}",
+                    self.stuck()
+                );
             }
-            let idle = self.now.since(self.summary.last_operation);
-            assert!(
-                self.operations_left > 0 || idle < SETTLES,
-                "stuck: {}",
-                self.stuck()
-            );
         }
         self.check_end();
         self.summary.count(&self.streams);
