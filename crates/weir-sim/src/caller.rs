@@ -179,9 +179,9 @@ impl Flusher {
         }
         for (attempt, sent, ended) in &self.attempts {
             let model = &world.attempts[*attempt];
-            let fate = model.open.and_then(|(_, key)| end.outbox.state(key).1);
-            if fate.is_some() || model.fate.is_some() {
-                continue;
+            let stream = &world.streams[model.stream];
+            if !model.right || stream.gone || stream.ended_here || stream.end != self.end ^ 1 {
+                continue; // Its claim may be refused, or what waited may be dropped.
             }
             let left = end.left(model.ticket.slot.key());
             let sent = (*sent).min(model.sent.len()) as u64;

@@ -1,0 +1,42 @@
+//! Single promises of the state machines, each once broken or easy to break.
+
+use bytes::Bytes;
+use weir_proto::{
+    Claim, ConsumerSlot, End, Ending, OpenRefused, StreamFate, Time,
+    wire::{EndCode, RefusedCode},
+};
+
+use crate::pair::{LANE, PEER, SLOT, WINDOW, open, outbox, take, token, turn};
+
+#[test]
+fn records_of_a_refused_claim_never_follow_the_next_claim_of_the_slot() {
+    let mut outbox = outbox();
+    let wrong = open(&mut outbox, 1);
+    outbox.send(wrong, b"first").unwrap();
+    let mut writing = take(&mut outbox);
+    outbox.send(wrong, b"second").unwrap();
+    outbox.over(SLOT, StreamFate::Refused(RefusedCode::NotYours));
+    outbox.release(wrong);
+    let again = outbox.open(SLOT, token(2), WINDOW, WINDOW);
+    assert_eq!(
+        again,
+        Err(OpenRefused::AlreadyOpen),
+        "its second record has not left"
+    );
+    outbox.turn_written(&mut writing.wake);
+    assert_eq!(turn(&mut outbox), ["item 6"]);
+    assert_eq!(outbox.streams(), 0);
+    open(&mut outbox, 2);
+    assert_eq!(turn(&mut outbox), ["open 2 None"]);
+}
+
+#[test]
+fn a_cancel_is_answered_by_the_link_and_an_end_passes_no_item() {
+    let mut outbox = outbox();
+    let key = open(&mut outbox, 1);
+    outbox.send(key, b"one").unwrap();
+    outbox.send(key, b"two").unwrap();
+    outbox.over(SLOT, StreamFate::Cancelled);
+    outbox.end(key, End::Finished);
+    assert_eq!(turn(&mut outbox), ["open 1 Some(3)", "item 3", "end Dropped"]);
+}
