@@ -31,6 +31,19 @@ fn records_of_a_refused_claim_never_follow_the_next_claim_of_the_slot() {
 }
 
 #[test]
+fn a_claim_of_a_stream_that_ended_is_refused() {
+    let mut slot = ConsumerSlot::<u8>::default();
+    let generation = slot.mint(token(1), PEER, LANE, WINDOW, Time::ZERO);
+    let claim = |slot: &mut ConsumerSlot<u8>| slot.claim(generation, token(1), PEER, LANE, Time::ZERO);
+    assert_eq!(claim(&mut slot), Claim::Claimed);
+    assert_eq!(claim(&mut slot), Claim::Repeated);
+    // Stalled here, its end came, and the consumer has not looked yet: the producer may open the ticket again.
+    let _event = slot.end_here(generation, Ending::Stalled(std::time::Duration::ZERO));
+    let (_, _event) = slot.end(generation, LANE, EndCode::Dropped, 0, "");
+    assert_eq!(claim(&mut slot), Claim::Refused(RefusedCode::Gone));
+}
+
+#[test]
 fn a_cancel_is_answered_by_the_link_and_an_end_passes_no_item() {
     let mut outbox = outbox();
     let key = open(&mut outbox, 1);
