@@ -116,7 +116,9 @@ impl<W> Outbox<W> {
         if let Some(stream) = self.streams.get_mut(key.0) {
             stream.credit.spend(len);
             stream.waiting = staged != Fragment::Last;
-            stream.waker = waker;
+            if waker.is_some() {
+                stream.waker = waker;
+            }
         }
         self.counters.items += 1;
         if staged == Fragment::Last {

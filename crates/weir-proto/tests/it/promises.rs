@@ -44,6 +44,23 @@ fn a_claim_of_a_stream_that_ended_is_refused() {
 }
 
 #[test]
+fn a_waiting_item_that_nobody_waits_for_keeps_the_senders_waker() {
+    let mut outbox = outbox();
+    let key = open(&mut outbox, 1);
+    outbox.send(key, b"").unwrap();
+    while outbox.calls_in_flight() < 8 {
+        outbox
+            .call("fill", 0, Bytes::from(vec![0; 32 * 1024]), false)
+            .unwrap();
+    }
+    outbox.wake_on_change(key, 7);
+    outbox
+        .enqueue(key, Bytes::from(vec![0; 20 * 1024]), None)
+        .unwrap();
+    assert_eq!(outbox.stop(SLOT), Some(7));
+}
+
+#[test]
 fn a_cancel_is_answered_by_the_link_and_an_end_passes_no_item() {
     let mut outbox = outbox();
     let key = open(&mut outbox, 1);
