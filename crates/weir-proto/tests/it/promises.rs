@@ -61,6 +61,30 @@ fn a_waiting_item_that_nobody_waits_for_keeps_the_senders_waker() {
 }
 
 #[test]
+fn a_peer_that_reads_no_replies_cannot_have_more_calls_served() {
+    use weir_proto::{CALLS_IN_FLIGHT, CallRequest, Violation, wire::ReplyStatus};
+    let mut outbox = outbox();
+    let mut served = 0;
+    let violation = loop {
+        let head = CallRequest {
+            id: served + 1,
+            cast: false,
+            deadline_ms: 0,
+            name: "echo".into(),
+            body: Bytes::new(),
+        };
+        match outbox.call_begins(head, 0, &[]) {
+            Ok(_) => served += 1,
+            Err(violation) => break violation,
+        }
+        outbox.reply(served, ReplyStatus::Ok, Bytes::from(vec![0; 16 * 1024]));
+        assert!(served < 2 * CALLS_IN_FLIGHT as u64, "replies pile up");
+    };
+    assert_eq!(violation, Violation::CallsInFlight);
+    assert!(outbox.waiting().0 <= CALLS_IN_FLIGHT);
+}
+
+#[test]
 fn a_cancel_is_answered_by_the_link_and_an_end_passes_no_item() {
     let mut outbox = outbox();
     let key = open(&mut outbox, 1);
