@@ -65,6 +65,7 @@ impl DeadlineQueue {
         self.parts.iter().map(|part| part.lock().len()).sum()
     }
 
+    /// Looks at what is due and says when to look again.
     fn scan(&self, node: &NodeShared) -> u64 {
         self.earliest.store(u64::MAX, Ordering::Release);
         let now = node.now();
@@ -74,7 +75,8 @@ impl DeadlineQueue {
             part.look(now, |deadline, _| check(node, *deadline, now));
             next = next.min(part.next().map_or(u64::MAX, nanos));
         }
-        next
+        // From now on only an insert before `next` wakes the task.
+        next.min(self.earliest.fetch_min(next, Ordering::AcqRel))
     }
 }
 
@@ -82,7 +84,6 @@ impl DeadlineQueue {
 pub(crate) async fn run(node: Arc<NodeShared>) {
     loop {
         let next = node.deadlines.scan(&node);
-        let next = next.min(node.deadlines.earliest.load(Ordering::Acquire));
         let wait = Duration::from_nanos(next.saturating_sub(nanos(node.now())));
         tokio::select! {
             () = node.deadlines.lowered.notified() => {}
