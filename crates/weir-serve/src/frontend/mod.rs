@@ -15,7 +15,6 @@ pub(crate) mod metrics;
 mod observe;
 mod pages;
 mod prepare;
-mod process;
 mod service;
 pub(crate) mod stream;
 

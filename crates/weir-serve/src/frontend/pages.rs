@@ -18,9 +18,8 @@ use super::{
     api::{self, ApiError},
     http::{Body, whole},
     metrics::{counter, gauge, head},
-    process,
 };
-use crate::envelope::STATS;
+use crate::{envelope::STATS, process};
 
 /// How long a scrape waits for a worker process.
 const STATS_PATIENCE: Duration = Duration::from_millis(300);

@@ -2,9 +2,9 @@
 //!
 //! Invariant: nothing here is kept; every scrape asks anew.
 
-use super::metrics::gauge;
+use std::fmt::Write as _;
 
-/// Appends the process's gauges.
+/// Appends the process's gauges. Called on a runtime.
 pub(crate) fn render(out: &mut String) {
     let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
     gauge(out, "weir_runtime_tasks", "Live tokio tasks.", to_u64(tasks));
@@ -26,4 +26,8 @@ pub(crate) fn render(out: &mut String) {
 
 fn to_u64(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+fn gauge(out: &mut String, name: &str, help: &str, value: u64) {
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
 }
