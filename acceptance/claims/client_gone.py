@@ -70,7 +70,7 @@ class State:
                 self.counts[f"{name} {gauge}"] = value
 
     def __eq__(self, other):
-        return not self.differences(other)
+        return not list(self.differences(other))
 
     def differences(self, other):
         """What is not as in `other`. An idle thread of the runtime's pool may end, but none may be added."""
