@@ -9,7 +9,7 @@ use weir_bench::{
     process::allowed_cores,
 };
 
-use crate::duration;
+use crate::{duration, exit::usage};
 
 /// Arguments of `weir bench`.
 #[derive(Debug, Args)]
@@ -126,10 +126,15 @@ fn config(args: &PlaneArgs, to_stdout: bool) -> Result<BenchConfig> {
     let cores = allowed_cores()?;
     for core in [config.frontend_core, config.worker_core].into_iter().flatten() {
         if !cores.contains(&core) {
-            bail!(
-                "core {core} is not available (cores {cores:?} are); choose with --frontend-core and --worker-core, or use --no-pin"
-            );
+            return Err(usage(format!(
+                "core {core} is not available (cores {cores:?} are): choose with --frontend-core and --worker-core, \
+                 or use --no-pin"
+            )));
         }
+    }
+    if let Some(path) = &config.json {
+        std::fs::write(path, "[]\n")
+            .map_err(|error| usage(format!("cannot write --json {}: {error}", path.display())))?;
     }
     Ok(config)
 }

@@ -1,12 +1,12 @@
 //! `weir load`: drives an endpoint and reports what a client sees.
 
-use std::{path::PathBuf, time::Duration};
+use std::{fs::File, io::Write as _, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use weir_bench::load::{self, Endpoint, LoadConfig, State, Summary};
+use weir_bench::load::{self, Endpoint, InvalidConfig, LoadConfig, State, Summary};
 
-use crate::duration;
+use crate::{duration, exit::usage};
 
 /// Arguments of `weir load`.
 #[derive(Debug, Args)]
@@ -57,7 +57,7 @@ pub(crate) struct LoadArgs {
 /// # Errors
 /// The run cannot start, or did not end complete.
 pub(crate) fn run(args: LoadArgs) -> Result<()> {
-    let json = args.json.clone();
+    let json = args.json.clone().map(Json::create).transpose()?;
     let config = config(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let summary = runtime.block_on(load::run(&config, async {
@@ -65,7 +65,14 @@ pub(crate) fn run(args: LoadArgs) -> Result<()> {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
-    }))?;
+    }));
+    let summary = summary.map_err(|error| {
+        if error.is::<InvalidConfig>() {
+            usage(error)
+        } else {
+            error
+        }
+    })?;
     print(&summary, json)?;
     match summary.state {
         State::Complete => Ok(()),
@@ -96,23 +103,43 @@ fn config(args: LoadArgs) -> Result<LoadConfig> {
     })
 }
 
+/// Where `--json` goes; opened before the run, so that a run is not lost to a bad path.
+#[derive(Debug)]
+enum Json {
+    Stdout,
+    File(PathBuf, File),
+}
+
+impl Json {
+    fn create(path: PathBuf) -> Result<Self> {
+        if path.as_os_str() == "-" {
+            return Ok(Self::Stdout);
+        }
+        let file = File::create(&path);
+        let file = file.map_err(|error| usage(format!("cannot write --json {}: {error}", path.display())))?;
+        Ok(Self::File(path, file))
+    }
+}
+
 #[expect(
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "the output of a command"
 )]
-fn print(summary: &Summary, json: Option<PathBuf>) -> Result<()> {
+fn print(summary: &Summary, json: Option<Json>) -> Result<()> {
     let table = load::render(summary);
-    let Some(path) = json else {
-        print!("{table}");
-        return Ok(());
-    };
-    let text = serde_json::to_string_pretty(summary)?;
-    if path.as_os_str() == "-" {
-        println!("{text}");
-        eprint!("{table}");
-        return Ok(());
+    let text = serde_json::to_string_pretty(summary)? + "\n";
+    match json {
+        None => print!("{table}"),
+        Some(Json::Stdout) => {
+            print!("{text}");
+            eprint!("{table}");
+        }
+        Some(Json::File(path, mut file)) => {
+            print!("{table}");
+            file.write_all(text.as_bytes())
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
     }
-    print!("{table}");
-    std::fs::write(&path, text + "\n").with_context(|| format!("cannot write {}", path.display()))
+    Ok(())
 }

@@ -6,6 +6,5 @@
 pub mod discovery;
 pub mod envelope;
 pub mod frontend;
-mod process;
 mod router;
 pub mod worker;

@@ -47,7 +47,7 @@ pub enum Endpoint {
 
 /// A field of [`LoadConfig`] cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InvalidConfig(String);
+pub struct InvalidConfig(pub(super) String);
 
 impl std::fmt::Display for InvalidConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

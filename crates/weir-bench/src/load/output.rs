@@ -9,7 +9,12 @@ use std::{
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-use super::{clock::Clock, config::LoadConfig, record::Record, summary::Summary};
+use super::{
+    clock::Clock,
+    config::{InvalidConfig, LoadConfig},
+    record::Record,
+    summary::Summary,
+};
 
 /// The open files of a run.
 #[derive(Debug)]
@@ -28,12 +33,10 @@ struct Files {
 
 impl Output {
     /// Creates the directory and writes `config.json`.
-    pub(super) fn create(config: &LoadConfig, clock: Clock) -> Result<Self> {
-        let files = config
-            .out
-            .as_deref()
-            .map(|directory| Files::create(directory, config))
-            .transpose()?;
+    pub(super) fn create(config: &LoadConfig, clock: Clock) -> Result<Self, InvalidConfig> {
+        let create = |directory| Files::create(directory, config);
+        let files = config.out.as_deref().map(create).transpose();
+        let files = files.map_err(|error| InvalidConfig(format!("--out cannot be used: {error:#}")))?;
         Ok(Self {
             files,
             clock,

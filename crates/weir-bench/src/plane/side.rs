@@ -169,6 +169,14 @@ mod tests {
         assert!(written.writes > 0 && written.writes <= 700);
     }
 
+    #[tokio::test]
+    async fn weir_delivers_every_record_past_its_window() {
+        let (consumed, produced) = rep(Arm::Weir).await;
+        assert_eq!((consumed.records, consumed.errors, produced.errors), (700, 0, 0));
+        let written = produced.written.unwrap();
+        assert!(written.records >= 700 && written.writes > 0, "{written:?}");
+    }
+
     #[cfg(feature = "peers")]
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn velo_delivers_every_record() {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use weir_bench::load::{LoadConfig, State, render, run};
+use weir_bench::load::{InvalidConfig, LoadConfig, State, render, run};
 
 use crate::{
     load_failures::{config, lines, run_to_end},
@@ -13,11 +13,11 @@ use crate::{
 async fn a_closed_loop_sends_every_request_once_over_one_connection_a_slot() {
     let server = Server::start(vec![stream(&GOOD)]).await;
     let directory = tempfile::tempdir().unwrap();
-    let out = Some(directory.path().join("new/run"));
+    let out = directory.path().join("new/run");
     let config = LoadConfig {
         concurrency: 4,
         requests: 40,
-        out: out.clone(),
+        out: Some(out.clone()),
         ..config(server.url())
     };
     let summary = run_to_end(&config).await;
@@ -49,8 +49,7 @@ async fn a_closed_loop_sends_every_request_once_over_one_connection_a_slot() {
         received[0].head
     );
 
-    let directory = out.unwrap();
-    let lines = lines(&directory);
+    let lines = lines(&out);
     let ids: HashSet<&str> = lines
         .iter()
         .map(|line| line["request_id"].as_str().unwrap())
@@ -68,12 +67,12 @@ async fn a_closed_loop_sends_every_request_once_over_one_connection_a_slot() {
         ids.contains(id)
     }));
     let written: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(directory.join("summary.json")).unwrap()).unwrap();
+        serde_json::from_slice(&std::fs::read(out.join("summary.json")).unwrap()).unwrap();
     assert_eq!(
         (&written["state"], &written["raw"]["n"]),
         (&"complete".into(), &40.into())
     );
-    assert!(directory.join("config.json").exists() && directory.join("run.log").exists());
+    assert!(out.join("config.json").exists() && out.join("run.log").exists());
 }
 
 #[tokio::test]
@@ -207,8 +206,11 @@ async fn a_directory_that_cannot_be_made_is_named() {
         out: Some(file.join("run")),
         ..config("http://127.0.0.1:1".to_owned())
     };
-    let error = format!("{:#}", run(&config, std::future::pending()).await.unwrap_err());
-    assert!(error.contains("file/run"), "{error}");
+    let error = run(&config, std::future::pending()).await.unwrap_err();
+    assert!(
+        error.is::<InvalidConfig>() && error.to_string().contains("file/run"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ pub(crate) mod metrics;
 mod observe;
 mod pages;
 mod prepare;
+pub(crate) mod process;
 mod service;
 pub(crate) mod stream;
 

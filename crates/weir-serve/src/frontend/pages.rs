@@ -18,8 +18,9 @@ use super::{
     api::{self, ApiError},
     http::{Body, whole},
     metrics::{counter, gauge, head},
+    process,
 };
-use crate::{envelope::STATS, process};
+use crate::envelope::STATS;
 
 /// How long a scrape waits for a worker process.
 const STATS_PATIENCE: Duration = Duration::from_millis(300);

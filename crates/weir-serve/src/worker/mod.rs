@@ -24,7 +24,7 @@ use weir_net::{BindError, CallContext, Node, NodeConfig};
 use crate::{
     discovery::Registration,
     envelope::{GENERATE, Generate, STATS},
-    process,
+    frontend::process,
 };
 use endings::Endings;
 pub use scrape::MetricsServer;
@@ -118,7 +118,7 @@ impl WorkerHost {
         self.shared.stats()
     }
 
-    /// Appends the metrics of the host, its process and its node in Prometheus text form. Called on a runtime.
+    /// Appends the metrics of the host, its process and its node in Prometheus text form.
     pub fn render_metrics(&self, out: &mut String) {
         metrics::render(
             out,

@@ -2,9 +2,9 @@
 //!
 //! Invariant: nothing here is kept; every scrape asks anew.
 
-use std::fmt::Write as _;
+use super::metrics::gauge;
 
-/// Appends the process's gauges. Called on a runtime.
+/// Appends the process's gauges.
 pub(crate) fn render(out: &mut String) {
     let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
     gauge(out, "weir_runtime_tasks", "Live tokio tasks.", to_u64(tasks));
@@ -26,8 +26,4 @@ pub(crate) fn render(out: &mut String) {
 
 fn to_u64(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
-}
-
-fn gauge(out: &mut String, name: &str, help: &str, value: u64) {
-    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
 }
