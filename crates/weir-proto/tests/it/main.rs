@@ -3,5 +3,6 @@
 
 mod chunks;
 mod codec;
+mod document;
 mod pair;
 mod promises;
