@@ -61,7 +61,7 @@ impl World {
             return;
         };
         let (peer, lane) = (self.nodes[self.ends[end].peer].id, self.ends[end].lane);
-        let token = ClaimToken(std::array::from_fn(|_| self.rng.next().to_le_bytes()[0]));
+        let token = ClaimToken(std::array::from_fn(|_| self.rng.draw().to_le_bytes()[0]));
         let (window, now) = (self.mood.window, self.now);
         let progress_timeout = self
             .rng

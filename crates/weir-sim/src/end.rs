@@ -96,6 +96,8 @@ pub(crate) struct Writer {
     /// Bytes handed to the kernel's door, not yet through it.
     pub(crate) out: BytesMut,
     pub(crate) leaving: Vec<(Class, Bytes)>,
+    /// When it runs unless it is woken before.
+    pub(crate) timer: Option<Time>,
     /// A run is planned.
     pub(crate) woken: bool,
 }
@@ -130,6 +132,7 @@ impl End {
                 keepalive,
                 out: BytesMut::new(),
                 leaving: Vec::new(),
+                timer: None,
                 woken: false,
             },
             announced: BTreeSet::new(),

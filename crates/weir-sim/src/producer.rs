@@ -98,7 +98,7 @@ impl Producer {
     fn new(world: &mut World, attempt: usize, end: EndId, key: StreamKey) -> Self {
         let most = world.mood.max_item;
         let rng = &mut world.rng;
-        let count = rng.size(60);
+        let count = rng.size(120);
         let (pauses, tries) = (rng.pick(&[0, 10, 50]), rng.pick(&[0, 50, 100]));
         let mut steps = VecDeque::new();
         for _ in 0..count {

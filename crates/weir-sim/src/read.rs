@@ -24,9 +24,14 @@ impl World {
         if self.ends[id].gone {
             return;
         }
-        match self.pipes[from].readable_at(self.now) {
-            Some(at) if at <= self.now => {}
-            _ => return,
+        let pipe = &mut self.pipes[from];
+        if pipe.planned != Some(self.now) {
+            return;
+        }
+        pipe.planned = None;
+        if pipe.readable_at(self.now).is_none_or(|at| at > self.now) {
+            self.plan_arrival(from);
+            return;
         }
         let end = &mut self.ends[id];
         if self.pipes[from].read(&mut end.buf, self.now, &mut self.rng) == 0 {
@@ -38,10 +43,7 @@ impl World {
             self.wake_writer(from);
         }
         self.pass(id);
-        if let Some(at) = self.pipes[from].readable_at(self.now) {
-            let after = self.now + self.rng.upto(Duration::from_micros(50));
-            self.agenda.plan(at.max(after), Event::Arrive(from));
-        }
+        self.plan_arrival(from);
     }
 
     fn pass(&mut self, id: EndId) {

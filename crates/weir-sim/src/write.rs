@@ -21,7 +21,9 @@ const URGENT_ITEM: usize = 4 * 1024;
 
 impl World {
     pub(crate) fn write(&mut self, end: EndId) {
-        self.ends[end].writer.woken = false;
+        let (now, writer) = (self.now, &mut self.ends[end].writer);
+        writer.woken = false;
+        writer.timer = writer.timer.filter(|at| *at > now);
         while !self.ends[end].gone {
             if !self.push(end) {
                 return;
@@ -70,7 +72,14 @@ impl World {
     }
 
     pub(crate) fn plan_arrival(&mut self, end: EndId) {
-        if let Some(at) = self.pipes[end].readable_at(self.now) {
+        let after = self.now + self.rng.upto(Duration::from_micros(50));
+        let pipe = &mut self.pipes[end];
+        let Some(at) = pipe.readable_at(self.now) else {
+            return;
+        };
+        let at = at.max(after);
+        if pipe.planned.is_none_or(|planned| at < planned) {
+            pipe.planned = Some(at);
             self.agenda.plan(at, Event::Arrive(end));
         }
     }
@@ -106,7 +115,10 @@ impl World {
             return true;
         }
         let at = replies.map_or(writer.keepalive, |at| at.min(writer.keepalive));
-        self.agenda.plan(at, Event::Write(id));
+        if writer.timer != Some(at) {
+            writer.timer = Some(at);
+            self.agenda.plan(at, Event::Write(id));
+        }
         false
     }
 
