@@ -86,8 +86,13 @@ impl World {
             expires_unix_ms: 0,
         };
         let ticket = wire::Ticket::decode(&ticket.encode()).expect("a ticket reads back");
-        self.streams
-            .push(Stream::new(ticket, node, end, now, progress_timeout));
+        self.streams.push(Stream::new(
+            ticket,
+            node,
+            end,
+            (now, now + self.mood.lifetime),
+            progress_timeout,
+        ));
         self.add_deadline(node, now + self.mood.lifetime, Deadline::Claim(slot));
         if let Some(timeout) = progress_timeout {
             self.add_deadline(node, now + timeout, Deadline::Progress(slot));
@@ -163,6 +168,7 @@ impl World {
             "{slot:?} is claimed after its consumer went"
         );
         stream.claimed = true;
+        stream.heard = self.now;
     }
 
     /// A consumer acts whatever it is waiting for.
@@ -307,7 +313,7 @@ impl Stream {
         ticket: wire::Ticket,
         node: usize,
         end: EndId,
-        minted: Time,
+        (minted, expires): (Time, Time),
         progress_timeout: Option<Duration>,
     ) -> Self {
         let window = weir_proto::Window {
@@ -318,7 +324,8 @@ impl Stream {
             ticket,
             node,
             end,
-            minted,
+            expires,
+            heard: minted,
             claimed: false,
             lost: false,
             stopped: false,

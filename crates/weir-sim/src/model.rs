@@ -28,7 +28,9 @@ pub(crate) struct Stream {
     pub(crate) ticket: wire::Ticket,
     pub(crate) node: usize,
     pub(crate) end: EndId,
-    pub(crate) minted: Time,
+    pub(crate) expires: Time,
+    /// When its producer was last heard, or its credit last grew.
+    pub(crate) heard: Time,
     pub(crate) claimed: bool,
     pub(crate) lost: bool,
     /// The consumer asked to stop, or went, or ended it.
@@ -113,7 +115,7 @@ impl Stream {
             Ending::PeerLost => assert!(self.lost, "PeerLost, and the link is up"),
             Ending::Expired => {
                 assert!(!self.claimed && delivered == 0, "a claimed stream expired");
-                assert!(self.ended_here && now >= self.minted, "expired early");
+                assert!(self.ended_here && now >= self.expires, "expired early");
             }
             Ending::Stalled(after) => {
                 assert_eq!(self.progress_timeout, Some(*after));

@@ -152,6 +152,7 @@ impl World {
         if let (Accept::Taken(_), Some(stream)) = (&accept, cell.stream) {
             let stream = &mut self.streams[stream];
             assert!(!stream.end_came, "a record of {slot:?} counts after its end");
+            stream.heard = self.now;
             stream.received.records += u64::from(last);
             stream.received.bytes += body.len() as u64;
             let (received, granted) = (stream.received, stream.granted);

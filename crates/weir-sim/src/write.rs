@@ -154,6 +154,7 @@ impl World {
             if let (true, Some(stream)) = (rendered.granted, cell.stream) {
                 let stream = &mut self.streams[stream];
                 stream.granted = stream.taken.plus(self.mood.window);
+                stream.heard = self.now;
             }
             let event = ConsumerEvent {
                 dirty: false,

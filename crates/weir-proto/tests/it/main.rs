@@ -4,5 +4,6 @@
 mod chunks;
 mod codec;
 mod document;
+mod hostile;
 mod pair;
 mod promises;
