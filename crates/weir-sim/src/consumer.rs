@@ -65,7 +65,7 @@ impl World {
         let (window, now) = (self.mood.window, self.now);
         let progress_timeout = self
             .rng
-            .chance(10)
+            .chance(20)
             .then(|| self.rng.upto(Duration::from_secs(4)) + Duration::from_millis(1));
         let cell = &mut self.nodes[node].cells[index as usize];
         let generation = cell.slot.mint(token, peer, lane, window, now);
@@ -123,10 +123,10 @@ impl World {
         if self.rng.chance(95) {
             self.attempt(stream, ticket.clone(), home, true);
         }
-        if self.rng.chance(8) {
+        if self.rng.chance(10) {
             self.attempt(stream, ticket.clone(), home, true);
         }
-        if self.rng.chance(8) {
+        if self.rng.chance(10) {
             let mut wrong = ticket.clone();
             wrong.token.0[self.rng.index(16)] ^= 1;
             self.attempt(stream, wrong, home, false);
@@ -266,7 +266,9 @@ impl Consumer {
     }
 
     fn stop(&self, world: &mut World) {
-        world.streams[self.stream].stopped = true;
+        let stream = &mut world.streams[self.stream];
+        stream.stopped = true;
+        stream.stop_due = true;
         let event = world.nodes[self.node].cells[self.slot.index as usize]
             .slot
             .stop(self.slot.generation);
@@ -290,13 +292,19 @@ impl Consumer {
 
     /// It waits for records or the end; if either is there, a wake was lost.
     pub(crate) fn check(&self, world: &World) {
-        if self.paused {
-            return;
-        }
         let cell = &world.nodes[self.node].cells[self.slot.index as usize];
         let marked = cell
             .end
             .is_some_and(|end| world.ends[end].dirty.contains(&self.slot.index));
+        let stream = &world.streams[self.stream];
+        assert!(
+            marked || !stream.stop_counts(),
+            "a stop of stream {} is due and not marked",
+            self.stream
+        );
+        if self.paused {
+            return;
+        }
         match cell.slot.progress(self.slot.generation) {
             Progress::Over => panic!("stream {} ended and its consumer sleeps", self.stream),
             Progress::Flowing if !marked => panic!(
@@ -329,6 +337,7 @@ impl Stream {
             claimed: false,
             lost: false,
             stopped: false,
+            stop_due: false,
             gone: false,
             ended_here: false,
             progress_timeout,

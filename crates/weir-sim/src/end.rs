@@ -40,6 +40,9 @@ pub(crate) struct End {
     pub(crate) attempts: BTreeMap<u64, Vec<usize>>,
     /// Records that have left, by slot: items begun or whole, ends, closes.
     pub(crate) left: BTreeMap<u64, Left>,
+    /// Streams cancelled by the peer, whose end leaves with the next turn; those of the turn now written.
+    pub(crate) cancelled: Vec<u64>,
+    pub(crate) answers: Vec<u64>,
     pub(crate) call_bytes_left: BTreeMap<u64, usize>,
 }
 
@@ -141,6 +144,8 @@ impl End {
             calls: BTreeMap::new(),
             attempts: BTreeMap::new(),
             left: BTreeMap::new(),
+            cancelled: Vec::new(),
+            answers: Vec::new(),
             call_bytes_left: BTreeMap::new(),
         }
     }

@@ -35,6 +35,8 @@ pub(crate) struct Stream {
     pub(crate) lost: bool,
     /// The consumer asked to stop, or went, or ended it.
     pub(crate) stopped: bool,
+    /// A stop was asked for and is to be told to the producer, unless its end comes first.
+    pub(crate) stop_due: bool,
     pub(crate) gone: bool,
     pub(crate) ended_here: bool,
     pub(crate) progress_timeout: Option<Duration>,
@@ -91,6 +93,11 @@ impl Stream {
             item.len(),
             self.ticket.slot
         );
+    }
+
+    /// A stop that is due must be told: the producer is there and nothing else ends the stream.
+    pub(crate) fn stop_counts(&self) -> bool {
+        self.stop_due && self.claimed && !self.end_came && !self.lost && !self.gone && !self.ended_here
     }
 
     /// Judges an ending and the count of records delivered before it.

@@ -235,6 +235,11 @@ impl World {
 
     fn over(&mut self, id: EndId, slot: SlotRef, fate: StreamFate, wake: &mut Vec<PartyId>) {
         wake.extend(self.stage(id, |outbox| outbox.over(slot, fate)));
+        let end = &mut self.ends[id];
+        let alone = (end.attempts.get(&slot.key())).is_some_and(|list| list.len() == 1);
+        if fate == StreamFate::Cancelled && alone {
+            end.cancelled.push(slot.key());
+        }
     }
 
     fn call_cancelled(&mut self, id: EndId, call: u64) {

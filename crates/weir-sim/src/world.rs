@@ -320,7 +320,7 @@ impl World {
 
 impl Mood {
     fn of(rng: &mut Rng) -> Self {
-        let bytes = 1 << rng.within(10, 16);
+        let bytes = 1 << rng.within(10, 18);
         Self {
             operations: rng.within(20, 250),
             gap: Duration::from_micros(1 << rng.within(4, 15)),

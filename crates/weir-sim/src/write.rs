@@ -135,6 +135,7 @@ impl World {
                 .extend_from_slice(&header(FrameKind::Ack, 0, writer.acked));
         }
         end.outbox.take(&mut writer.turn);
+        end.answers = std::mem::take(&mut end.cancelled);
         writer.phase = Phase::Piece;
         let wake: Vec<_> = writer.turn.wake.drain(..).collect();
         let now = self.now;
@@ -148,13 +149,20 @@ impl World {
         let (node, lane) = (self.ends[id].node, self.ends[id].lane);
         for index in std::mem::take(&mut self.ends[id].dirty) {
             let cell = &mut self.nodes[node].cells[index as usize];
+            let before = self.ends[id].writer.control.records();
             let rendered = cell
                 .slot
                 .render(index, lane, &mut self.ends[id].writer.control, self.now);
-            if let (true, Some(stream)) = (rendered.granted, cell.stream) {
+            let records = self.ends[id].writer.control.records() - before;
+            if let Some(stream) = cell.stream {
                 let stream = &mut self.streams[stream];
-                stream.granted = stream.taken.plus(self.mood.window);
-                stream.heard = self.now;
+                if rendered.granted {
+                    stream.granted = stream.taken.plus(self.mood.window);
+                    stream.heard = self.now;
+                }
+                if stream.stop_counts() && std::mem::take(&mut stream.stop_due) {
+                    assert!(records > u64::from(rendered.granted), "a stop was not told");
+                }
             }
             let event = ConsumerEvent {
                 dirty: false,
@@ -204,6 +212,10 @@ impl World {
             }
             writer.phase = Phase::Piece;
         } else {
+            for slot in std::mem::take(&mut end.answers) {
+                let left = end.left.get(&slot).copied().unwrap_or_default();
+                assert!(left.ends > 0, "a cancel was not answered by the next turn");
+            }
             end.outbox.turn_written(&mut wake);
             writer.control.clear();
             writer.turn.bulk.clear();
