@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 
 from claims.figures import median
-from drive.processes import WEIR
+from drive.processes import WEIR_PEERS
 
 PACED = ("paced-512", "paced-1024")
 FLAT = "flat-2048"
@@ -39,7 +39,7 @@ def _run(reps):
     with tempfile.TemporaryDirectory(prefix="weir-acceptance-") as folder:
         rows = pathlib.Path(folder, "rows.json")
         args = ["bench", "plane", "--arms", "weir,floor,velo", "--shapes", ",".join(SHAPES), "--reps", str(reps)]
-        subprocess.run([WEIR, *args, "--json", rows], stdin=subprocess.DEVNULL, check=True, timeout=1800)
+        subprocess.run([WEIR_PEERS, *args, "--json", rows], stdin=subprocess.DEVNULL, check=True, timeout=1800)
         return _rows(rows.read_text())
 
 

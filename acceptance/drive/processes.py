@@ -19,6 +19,8 @@ from . import metrics, proc, raw
 from .waiting import until
 
 WEIR = os.environ.get("WEIR_BIN", str(pathlib.Path(__file__).parents[2] / "target/release/weir"))
+#: The same with the comparison peers built in.
+WEIR_PEERS = os.environ.get("WEIR_PEERS_BIN", f"{WEIR}-peers")
 READY_WITHIN = 20.0
 
 _LIBC = ctypes.CDLL(None)

@@ -12,7 +12,7 @@ class TooLate(AssertionError):
     """A condition did not come true before its deadline."""
 
 
-def until(condition, what, deadline=10.0):
+def until(condition, what, deadline=10.0, poll=POLL):
     """The first true value of `condition()`, and the seconds it took."""
     started = time.monotonic()
     while True:
@@ -22,4 +22,4 @@ def until(condition, what, deadline=10.0):
             return value, took
         if took > deadline:
             raise TooLate(f"not within {deadline} s: {what}; last seen: {value!r}")
-        time.sleep(POLL)
+        time.sleep(poll)

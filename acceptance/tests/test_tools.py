@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from drive import scripts
-from drive.processes import WEIR, Fleet
+from drive.processes import WEIR, WEIR_PEERS, Fleet
 from drive.waiting import until
 
 ROW = {
@@ -15,8 +15,8 @@ ROW = {
 }  # fmt: skip
 
 
-def run(*args, timeout=120):
-    done = subprocess.run([WEIR, *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
+def run(*args, timeout=120, binary=WEIR):
+    done = subprocess.run([binary, *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
     print(done.stdout[-2000:], done.stderr[-2000:])
     return done
 
@@ -70,11 +70,19 @@ def test_load_can_be_interrupted(tmp_path):
     assert summary["requests"]["recorded"] > 10
 
 
-def test_bench_plane_writes_its_rows(tmp_path):
-    done = run("bench", "plane", "--arms", "weir,floor", "--shapes", "single", "--reps", 1, "--json", tmp_path / "rows.json")
-    assert done.returncode == 0
-    rows = json.loads((tmp_path / "rows.json").read_text())
-    assert [row["arm"] for row in rows] and {row["arm"] for row in rows} == {"weir", "floor"}
+@pytest.mark.parametrize("binary, arms", [(WEIR, ["weir", "floor"]), (WEIR_PEERS, ["weir", "floor", "velo"])])
+def test_bench_plane_writes_its_rows(tmp_path, binary, arms):
+    path = tmp_path / "rows.json"
+    args = ["--arms", ",".join(arms), "--shapes", "single", "--reps", 1, "--json", path]
+    assert run("bench", "plane", *args, binary=binary).returncode == 0
+    rows = json.loads(path.read_text())
+    assert sorted(row["arm"] for row in rows) == sorted(arms)
     for row in rows:
         assert ROW <= row.keys(), ROW - row.keys()
         assert row["errors"] == 0 and row["records_per_s"] > 0
+
+
+def test_bench_plane_without_peers_says_how_to_get_them():
+    done = run("bench", "plane", "--arms", "velo", "--shapes", "single")
+    assert done.returncode == 2
+    assert "peers" in done.stderr and len(done.stderr.strip().splitlines()) == 1

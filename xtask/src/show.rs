@@ -26,8 +26,6 @@ pub(crate) struct Options {
 enum By {
     /// `acceptance/show.py NAME`.
     Python,
-    /// The same, with a binary that has the comparison peers in it.
-    PythonWithPeers,
     /// A test of a package that prints `figure: N` and fails unless it is the bar.
     Counter {
         package: &'static str,
@@ -69,14 +67,14 @@ const CLAIMS: [Claim; 9] = [
     Claim {
         name: "plane",
         says: "CPU per record, records per second and first token beside the published velo crate",
-        by: By::PythonWithPeers,
+        by: By::Python,
     },
     Claim {
         name: "grants",
         says: "of 1,000 live slots with 11 drained, exactly 11 are visited for a grant",
         by: By::Counter {
             package: "weir-net",
-            test: "eleven_drained_slots_of_a_thousand_are_eleven_visits",
+            test: "only_drained_slots_are_visited_for_a_grant",
             bar: "11",
         },
     },
@@ -126,8 +124,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
 /// Measures one claim and returns its closing line, which was printed.
 fn measure(root: &Path, claim: &Claim) -> Result<String> {
     match claim.by {
-        By::Python => python(root, claim, &suite::build(root)?),
-        By::PythonWithPeers => python(root, claim, &suite::build_with_peers(root)?),
+        By::Python => python(root, claim),
         By::Counter { package, test, bar } => counter(root, claim, package, test, bar),
         By::Tests => {
             let ok = test::run(root, &test::Options::default())?;
@@ -136,9 +133,8 @@ fn measure(root: &Path, claim: &Claim) -> Result<String> {
     }
 }
 
-fn python(root: &Path, claim: &Claim, weir: &Path) -> Result<String> {
-    let python = setup::run(root)?;
-    let mut show = suite::python(root, &python, weir);
+fn python(root: &Path, claim: &Claim) -> Result<String> {
+    let mut show = suite::python(root, &setup::run(root)?, &suite::build(root)?);
     show.args(["show.py", claim.name]);
     let (ok, last) = process::run_tailed(&mut show)?;
     if ok || last.ends_with(" FAIL") {

@@ -12,43 +12,42 @@ use anyhow::{Context, Result, ensure};
 
 use crate::process;
 
-/// Builds the release binary and returns its path.
-pub(crate) fn build(root: &Path) -> Result<PathBuf> {
-    ensure!(
-        process::run(&mut process::cargo(
-            root,
-            &["build", "--release", "--package", "weir-cli"]
-        ))?,
-        "the release build failed"
-    );
-    Ok(binary(root))
+/// The two release binaries.
+#[derive(Debug)]
+pub(crate) struct Binaries {
+    /// As a user builds it.
+    pub(crate) plain: PathBuf,
+    /// With the comparison peers.
+    pub(crate) peers: PathBuf,
 }
 
-/// Builds the release binary with the comparison peers and returns the path of a copy of it, which the next plain
-/// build leaves alone.
-pub(crate) fn build_with_peers(root: &Path) -> Result<PathBuf> {
-    let args = [
-        "build",
-        "--release",
-        "--package",
-        "weir-cli",
-        "--features",
-        "peers",
-    ];
+/// Builds both. The one with peers is kept as a copy, so that the plain one is what `cargo run --release` runs.
+pub(crate) fn build(root: &Path) -> Result<Binaries> {
+    let plain = binary(root);
+    let peers = plain.with_file_name("weir-peers");
+    cargo_build(root, &["--features", "peers"])?;
+    std::fs::copy(&plain, &peers).with_context(|| format!("cannot write {}", peers.display()))?;
+    cargo_build(root, &[])?;
+    Ok(Binaries { plain, peers })
+}
+
+fn cargo_build(root: &Path, features: &[&str]) -> Result<()> {
+    let args = [&["build", "--release", "--package", "weir-cli"], features].concat();
     ensure!(
         process::run(&mut process::cargo(root, &args))?,
-        "the release build with feature `peers` failed"
+        "the release build failed: cargo {}",
+        args.join(" ")
     );
-    let copy = binary(root).with_file_name("weir-peers");
-    std::fs::copy(binary(root), &copy).with_context(|| format!("cannot write {}", copy.display()))?;
-    Ok(copy)
+    Ok(())
 }
 
-/// Python with the suite's folder as its place and the binary to test in its environment.
-pub(crate) fn python(root: &Path, python: &Path, weir: &Path) -> Command {
+/// Python with the suite's folder as its place and the binaries to test in its environment.
+pub(crate) fn python(root: &Path, python: &Path, weir: &Binaries) -> Command {
     let mut command = process::command(&root.join("acceptance"), python, &[]);
     command
-        .env("WEIR_BIN", weir)
+        .env("WEIR_BIN", &weir.plain)
+        .env("WEIR_PEERS_BIN", &weir.peers);
+    command
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("PYTHONUNBUFFERED", "1");
     command

@@ -30,7 +30,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
         source_checks(root, &mut steps);
     }
     let mut weir = None;
-    steps.check("build the release binary", || {
+    steps.check("release builds, with and without feature peers", || {
         weir = Some(suite::build(root)?);
         Ok(true)
     });
@@ -44,7 +44,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     }
     steps.tests("acceptance suite", || {
         let python = python.as_deref().context("not run: setup failed")?;
-        let weir = weir.as_deref().context("not run: there is no release binary")?;
+        let weir = weir.as_ref().context("not run: there is no release binary")?;
         let mut pytest = suite::python(root, python, weir);
         pytest.args(["-m", "pytest", "-p", "no:cacheprovider"]);
         if let Some(word) = options.acceptance.as_deref().filter(|word| !word.is_empty()) {

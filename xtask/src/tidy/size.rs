@@ -89,38 +89,13 @@ mod tests {
 
     #[test]
     fn a_long_file_and_a_wordy_one_are_found() {
-        assert!(
-            judge(
-                "a.rs",
-                Shape {
-                    lines: 601,
-                    code: 601,
-                    comment: 0
-                }
-            )[0]
-            .fatal
-        );
-        assert!(
-            !judge(
-                "a.rs",
-                Shape {
-                    lines: 401,
-                    code: 401,
-                    comment: 0
-                }
-            )[0]
-            .fatal
-        );
-        assert!(
-            judge(
-                "a.rs",
-                Shape {
-                    lines: 9,
-                    code: 4,
-                    comment: 5
-                }
-            )[0]
-            .fatal
-        );
+        let fatal = |lines, code, comment| {
+            let found = judge("a.rs", Shape { lines, code, comment });
+            found.first().map(|finding| finding.fatal)
+        };
+        assert_eq!(fatal(601, 601, 0), Some(true));
+        assert_eq!(fatal(401, 401, 0), Some(false));
+        assert_eq!(fatal(49, 24, 25), Some(true));
+        assert_eq!(fatal(9, 4, 5), None);
     }
 }

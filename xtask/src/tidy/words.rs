@@ -101,7 +101,10 @@ mod tests {
     fn machine_paths_unfinished_code_and_vague_names_are_found() {
         assert_eq!(found("a.md", &format!("see {}\n", machine_words()[0])), 1);
         assert_eq!(found("a.rs", &format!("    {})\n", unfinished_words()[0])), 1);
-        assert_eq!(found("a.rs", &["pub(crate) struct Link", "Manager<T> {\n"].concat()), 1);
+        assert_eq!(
+            found("a.rs", &["pub(crate) struct Link", "Manager<T> {\n"].concat()),
+            1
+        );
         assert_eq!(found("src/utils.rs", "fn a() {}\n"), 1);
     }
 

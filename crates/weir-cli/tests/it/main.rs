@@ -4,5 +4,6 @@ mod bench;
 mod frontend;
 mod load;
 mod running;
+mod up;
 mod usage;
 mod worker;
