@@ -6,6 +6,7 @@
 mod bench;
 mod duration;
 mod exit;
+mod frontend;
 mod load;
 mod logs;
 mod process;
@@ -29,6 +30,8 @@ struct Cli {
 enum Command {
     /// Run a frontend and worker processes, all on this machine.
     Up(up::UpArgs),
+    /// Serve the OpenAI API over HTTP and hand requests to workers.
+    Frontend(frontend::FrontendArgs),
     /// Run one worker process.
     Worker(worker::WorkerArgs),
     /// Drive an OpenAI-compatible endpoint in a closed loop and report what a client sees.
@@ -41,6 +44,7 @@ impl Command {
     fn run(self) -> anyhow::Result<()> {
         match self {
             Self::Up(args) => up::run(args),
+            Self::Frontend(args) => frontend::run(args),
             Self::Worker(args) => worker::run(args),
             Self::Load(args) => load::run(args),
             Self::Bench(args) => bench::run(args),

@@ -86,6 +86,8 @@ pub(crate) struct Serving {
 #[derive(Debug)]
 struct Call {
     len: usize,
+    /// No reply was given yet.
+    owed: bool,
     arriving: Option<(CallRequest, Reassembly)>,
 }
 
@@ -116,6 +118,7 @@ impl Serving {
             id,
             Call {
                 len: len as usize,
+                owed: true,
                 arriving,
             },
         );
@@ -133,13 +136,21 @@ impl Serving {
         Ok(done.map(|(head, _)| CallRequest { body, ..head }))
     }
 
-    /// The reply to a call is staged; says whether it was still owed.
+    /// The reply to a call is given; says whether it was still owed. The call stays in flight until its reply has left
+    /// the queue, so that a peer that reads nothing cannot pile up replies.
     pub(crate) fn replied(&mut self, id: u64) -> bool {
-        let Some(call) = self.calls.remove(&id) else {
+        let Some(call) = self.calls.get_mut(&id) else {
             return false;
         };
-        self.bytes -= call.len;
-        true
+        call.arriving = None;
+        std::mem::take(&mut call.owed)
+    }
+
+    /// The reply to a call has been staged whole.
+    pub(crate) fn over(&mut self, id: u64) {
+        if let Some(call) = self.calls.remove(&id) {
+            self.bytes -= call.len;
+        }
     }
 }
 

@@ -309,6 +309,7 @@ impl<W> ConsumerSlot<W> {
             return Claim::Refused(RefusedCode::Gone);
         }
         match self.phase {
+            Phase::Bound if self.lane == lane && self.end_seen => Claim::Refused(RefusedCode::Gone),
             Phase::Bound if self.lane == lane => Claim::Repeated,
             Phase::Bound => Claim::Refused(RefusedCode::NotYours),
             Phase::Free => Claim::Refused(RefusedCode::Gone),

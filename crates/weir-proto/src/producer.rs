@@ -88,6 +88,8 @@ pub(crate) struct ProducerStream<W> {
     pub(crate) end_rendered: bool,
     pub(crate) stop: bool,
     pub(crate) fate: Option<StreamFate>,
+    /// The turn with which its last record leaves, once a fate cut it short.
+    pub(crate) leaves: u64,
     /// The sender (or a future that waits for the close) is still there.
     pub(crate) held: bool,
     pub(crate) waker: Option<W>,

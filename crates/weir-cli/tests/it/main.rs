@@ -2,4 +2,7 @@
 
 mod bench;
 mod load;
+mod running;
+mod up;
 mod usage;
+mod worker;

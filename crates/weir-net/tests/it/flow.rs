@@ -39,6 +39,7 @@ async fn only_drained_slots_are_visited_for_a_grant() {
     }
     until(|| pair.producer.metrics().grants_in == 1011).await;
     let after = pair.consumer.metrics();
+    println!("figure: {}", after.dirty_visits - before.dirty_visits);
     assert_eq!(after.dirty_visits - before.dirty_visits, 11);
     assert_eq!(after.grants_out - before.grants_out, 11);
 }

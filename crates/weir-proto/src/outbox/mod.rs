@@ -128,6 +128,8 @@ pub struct Outbox<W> {
     by_slot: HashMap<u64, StreamKey, IdHash>,
     opens: Vec<StreamKey>,
     ends: Vec<StreamKey>,
+    /// Streams that were cut short and may have records in an unwritten batch.
+    leaving: Vec<StreamKey>,
     refusals: Vec<(SlotRef, RefusedCode)>,
     calls: HashMap<u64, Pending<W>, IdHash>,
     call_bytes: usize,
@@ -157,6 +159,7 @@ impl<W> Outbox<W> {
             by_slot: HashMap::default(),
             opens: Vec::new(),
             ends: Vec::new(),
+            leaving: Vec::new(),
             refusals: Vec::new(),
             calls: HashMap::default(),
             call_bytes: 0,
@@ -259,6 +262,9 @@ impl<W> Outbox<W> {
     /// The last turn taken has been written whole.
     pub fn turn_written(&mut self, wake: &mut Vec<W>) {
         self.written = self.turns;
+        let mut leaving = std::mem::take(&mut self.leaving);
+        leaving.retain(|key| self.remove_once_written(*key));
+        self.leaving = leaving;
         wake.append(&mut self.flushers);
     }
 
@@ -326,6 +332,7 @@ impl<W> Outbox<W> {
         self.bulk_queue = Queue::default();
         self.opens.clear();
         self.ends.clear();
+        self.leaving.clear();
         self.refusals.clear();
         self.call_cancels.clear();
         self.staged_calls.clear();

@@ -158,7 +158,11 @@ impl<W> Outbox<W> {
                 staged
             }
             Owner::Reply(id) => {
-                self.call_fragment(id, RecordKind::Reply, RecordKind::ReplyPart, item, urgent)
+                let staged = self.call_fragment(id, RecordKind::Reply, RecordKind::ReplyPart, item, urgent);
+                if staged == Fragment::Last {
+                    self.serving.over(id);
+                }
+                staged
             }
         };
         item.begun |= fragment != Fragment::NoRoom;

@@ -42,6 +42,7 @@ impl<W> Outbox<W> {
             end_rendered: false,
             stop: false,
             fate: None,
+            leaves: 0,
             held: true,
             waker: None,
         }));
@@ -115,7 +116,9 @@ impl<W> Outbox<W> {
         if let Some(stream) = self.streams.get_mut(key.0) {
             stream.credit.spend(len);
             stream.waiting = staged != Fragment::Last;
-            stream.waker = waker;
+            if waker.is_some() {
+                stream.waker = waker;
+            }
         }
         self.counters.items += 1;
         if staged == Fragment::Last {
@@ -237,12 +240,7 @@ impl<W> Outbox<W> {
     /// [`Violation::GrantTooLarge`].
     pub fn grant(&mut self, slot: SlotRef, limit: Amount) -> Result<Option<W>, Violation> {
         self.counters.grants += 1;
-        let Some(stream) = self
-            .by_slot
-            .get(&slot.key())
-            .and_then(|key| self.streams.get_mut(key.0))
-        else {
-            self.counters.stale += 1;
+        let Some(stream) = self.heard(slot) else {
             return Ok(None);
         };
         let raised = stream.credit.grant(limit)?;
@@ -255,24 +253,15 @@ impl<W> Outbox<W> {
 
     /// The consumer asks to finish.
     pub fn stop(&mut self, slot: SlotRef) -> Option<W> {
-        let Some(stream) = self
-            .by_slot
-            .get(&slot.key())
-            .and_then(|key| self.streams.get_mut(key.0))
-        else {
-            self.counters.stale += 1;
-            return None;
-        };
+        let stream = self.heard(slot)?;
         stream.stop = true;
         stream.waker.take()
     }
 
     /// The consumer's half of the close, or a refusal. A cancelled stream is answered with its end at once.
     pub fn over(&mut self, slot: SlotRef, fate: StreamFate) -> Option<W> {
-        let Some(key) = self.by_slot.remove(&slot.key()) else {
-            self.counters.stale += 1;
-            return None;
-        };
+        self.heard(slot)?;
+        let key = *self.by_slot.get(&slot.key())?;
         self.drop_waiting(key);
         let stream = self.streams.get_mut(key.0)?;
         stream.fate = Some(fate);
@@ -285,8 +274,36 @@ impl<W> Outbox<W> {
             stream.end = Some(End::Dropped);
             self.ends.push(key);
         }
+        self.cut_short(key, fate);
         self.remove_if_over(key);
         waker
+    }
+
+    /// The stream of a consumer's record, unless it is over or unknown.
+    #[inline]
+    fn heard(&mut self, slot: SlotRef) -> Option<&mut ProducerStream<W>> {
+        let key = self.by_slot.get(&slot.key());
+        let stream = key.and_then(|key| self.streams.get_mut(key.0));
+        let live = stream.filter(|stream| stream.fate.is_none());
+        if live.is_none() {
+            self.counters.stale += 1;
+        }
+        live
+    }
+
+    /// Until its staged records have left, the ticket counts as open here: were it opened again, they would follow the
+    /// new claim and be taken for the new stream's. A closed stream has none: its end was answered.
+    fn cut_short(&mut self, key: StreamKey, fate: StreamFate) {
+        if matches!(fate, StreamFate::Closed(_)) {
+            return;
+        }
+        let leaves = self.turns + u64::from(self.has_work());
+        if leaves > self.written
+            && let Some(stream) = self.streams.get_mut(key.0)
+        {
+            stream.leaves = leaves;
+            self.leaving.push(key);
+        }
     }
 
     pub(super) fn lose_streams(&mut self, wake: &mut Vec<W>) {
@@ -297,6 +314,7 @@ impl<W> Outbox<W> {
                 stream.fate.get_or_insert(StreamFate::Lost);
                 stream.waiting = false;
                 stream.end_rendered = true;
+                stream.leaves = 0;
                 wake.extend(stream.waker.take());
             }
             self.remove_if_over(key);
@@ -383,8 +401,18 @@ impl<W> Outbox<W> {
         }
     }
 
+    /// Removes a stream that was cut short; says whether records of it are still to be written.
+    pub(super) fn remove_once_written(&mut self, key: StreamKey) -> bool {
+        let unwritten = (self.streams.get(key.0)).is_some_and(|stream| stream.leaves > self.written);
+        if !unwritten {
+            self.remove_if_over(key);
+        }
+        unwritten
+    }
+
     fn remove_if_over(&mut self, key: StreamKey) {
-        if self.streams.get(key.0).is_some_and(ProducerStream::is_over) {
+        let written = self.written;
+        if (self.streams.get(key.0)).is_some_and(|stream| stream.is_over() && stream.leaves <= written) {
             let stream = self.streams.remove(key.0);
             if self.by_slot.get(&stream.slot.key()) == Some(&key) {
                 self.by_slot.remove(&stream.slot.key());
@@ -397,11 +425,8 @@ fn render_end(slot: SlotRef, end: &End, bulk: &mut Batch) {
     let code = [end.code().byte()];
     match end {
         End::Failed(failure, message) => {
-            let mut cut = message.len().min(MAX_MESSAGE);
-            while !message.is_char_boundary(cut) {
-                cut -= 1;
-            }
-            let message = message.as_bytes().get(..cut).unwrap_or_default();
+            let cut = message.floor_char_boundary(MAX_MESSAGE);
+            let message = message.get(..cut).unwrap_or_default().as_bytes();
             bulk.push(slot, RecordKind::End, &[&code, &failure.to_le_bytes(), message]);
         }
         _ => bulk.push(slot, RecordKind::End, &[&code]),

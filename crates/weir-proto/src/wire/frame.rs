@@ -111,32 +111,3 @@ impl FrameHeader {
         ]
     }
 }
-
-/// First byte of a reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReplyStatus {
-    /// The handler answered.
-    Ok,
-    /// The handler failed; the body is its message.
-    Failed,
-    /// There is no such handler.
-    NoHandler,
-}
-
-impl ReplyStatus {
-    /// The byte on the wire.
-    pub fn byte(self) -> u8 {
-        match self {
-            Self::Ok => 0,
-            Self::Failed => 1,
-            Self::NoHandler => 2,
-        }
-    }
-
-    /// The status of a byte.
-    pub fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Ok, Self::Failed, Self::NoHandler]
-            .into_iter()
-            .find(|status| status.byte() == byte)
-    }
-}

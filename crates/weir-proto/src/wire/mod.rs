@@ -13,10 +13,11 @@ mod record;
 mod ticket;
 
 pub use cursor::Cursor;
-pub use frame::{FRAME_HEADER, FrameHeader, FrameKind, MAX_FRAME, MAX_PAYLOAD, ReplyStatus};
+pub use frame::{FRAME_HEADER, FrameHeader, FrameKind, MAX_FRAME, MAX_PAYLOAD};
 pub use hello::{Answer, Hello, HelloError, MAX_HELLO, PREFIX, RefuseCode, VERSION};
 pub use id::{ClaimToken, NodeId, SlotRef};
 pub use record::{
     EndCode, MAX_BODY, MAX_MESSAGE, RECORD_HEADER, Record, RecordHeader, RecordKind, Records, RefusedCode,
+    ReplyStatus,
 };
 pub use ticket::{TICKET_LEN, Ticket, TicketError};

@@ -15,7 +15,7 @@ pub(crate) mod metrics;
 mod observe;
 mod pages;
 mod prepare;
-mod process;
+pub(crate) mod process;
 mod service;
 pub(crate) mod stream;
 

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use weir_engine::EngineStats;
 
+use crate::frontend::metrics::{gauge, head};
+
 type Field = fn(&EngineStats) -> u64;
 
 const FIELDS: [(&str, &str, &str, Field); 4] = [
@@ -30,20 +32,25 @@ const FIELDS: [(&str, &str, &str, Field); 4] = [
     ),
 ];
 
-/// Appends the metrics of the engines of process `name` and the number of endings that wait for credit.
-pub(super) fn render(out: &mut String, name: &str, engines: &[EngineStats], endings: u64) {
+/// Appends the metrics of engines, each under its worker's name.
+pub(crate) fn render_engines(out: &mut String, engines: &[(String, EngineStats)]) {
     for (metric, kind, help, field) in FIELDS {
-        let _ = writeln!(out, "# HELP {metric} {help}\n# TYPE {metric} {kind}");
-        for (index, stats) in engines.iter().enumerate() {
-            let _ = writeln!(out, "{metric}{{worker=\"{name}/{index}\"}} {}", field(stats));
+        head(out, metric, help, kind);
+        for (worker, stats) in engines {
+            let _ = writeln!(out, "{metric}{{worker=\"{worker}\"}} {}", field(stats));
         }
     }
-    let metric = "weir_worker_endings_waiting";
-    let _ = writeln!(
-        out,
-        "# HELP {metric} Finished streams whose last item waits for credit."
-    );
-    let _ = writeln!(out, "# TYPE {metric} gauge\n{metric} {endings}");
+}
+
+/// Appends the metrics of the engines of process `name` and the number of endings that wait for credit.
+pub(super) fn render(out: &mut String, name: &str, engines: &[EngineStats], endings: u64) {
+    let named = engines
+        .iter()
+        .enumerate()
+        .map(|(index, stats)| (format!("{name}/{index}"), *stats));
+    render_engines(out, &named.collect::<Vec<_>>());
+    let help = "Finished streams whose last item waits for credit.";
+    gauge(out, "weir_worker_endings_waiting", help, endings);
 }
 
 #[cfg(test)]

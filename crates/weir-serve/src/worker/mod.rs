@@ -4,7 +4,7 @@
 //! gauges. No task exists per stream. Invariant: a request is either refused in the call's reply or ends its stream.
 
 mod endings;
-mod metrics;
+pub(crate) mod metrics;
 mod scrape;
 mod sink;
 
@@ -24,6 +24,7 @@ use weir_net::{BindError, CallContext, Node, NodeConfig};
 use crate::{
     discovery::Registration,
     envelope::{GENERATE, Generate, STATS},
+    frontend::process,
 };
 use endings::Endings;
 pub use scrape::MetricsServer;
@@ -117,7 +118,7 @@ impl WorkerHost {
         self.shared.stats()
     }
 
-    /// Appends the host's and its node's metrics in Prometheus text form.
+    /// Appends the metrics of the host, its process and its node in Prometheus text form.
     pub fn render_metrics(&self, out: &mut String) {
         metrics::render(
             out,
@@ -125,6 +126,7 @@ impl WorkerHost {
             &self.stats(),
             self.shared.endings.waiting(),
         );
+        process::render(out);
         self.shared.node.render_metrics(out);
     }
 

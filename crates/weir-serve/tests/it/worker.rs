@@ -409,7 +409,11 @@ async fn the_metrics_of_host_and_node_are_served() {
     timeout(PATIENCE, running).await.expect("it runs");
     let answer = get(&server, "GET /metrics").await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    for line in ["weir_engine_running{worker=\"w0/1\"} 1", "weir_live_slots 0"] {
+    for line in [
+        "weir_engine_running{worker=\"w0/1\"} 1",
+        "weir_live_slots 0",
+        "# TYPE weir_runtime_tasks gauge",
+    ] {
         assert!(answer.lines().any(|has| has == line), "{line} in {answer}");
     }
     assert!(get(&server, "GET /other").await.starts_with("HTTP/1.1 404"));

@@ -6,7 +6,7 @@
 mod folder;
 mod scan;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, thread, time::Duration};
 
 use tokio::sync::watch;
 
@@ -48,53 +48,38 @@ impl Directory {
 impl Discovery for Directory {
     type Lease = DirectoryLease;
 
+    // A handful of small file operations, once in a process's life: not worth a thread of the pool.
     async fn register(&self, registration: &Registration) -> Result<DirectoryLease, DiscoveryError> {
-        let (folder, registration) = (Arc::clone(&self.folder), registration.clone());
-        blocking(move || {
-            folder.publish(&registration)?;
-            Ok(DirectoryLease { folder, registration })
+        self.folder.publish(registration)?;
+        Ok(DirectoryLease {
+            folder: Arc::clone(&self.folder),
+            registration: registration.clone(),
         })
-        .await
     }
 
     async fn watch(&self) -> Result<watch::Receiver<Vec<Registration>>, DiscoveryError> {
-        let folder = Arc::clone(&self.folder);
-        let (mut scan, found) = blocking(move || {
-            folder.create()?;
-            let mut scan = Scan::new(folder);
-            let found = scan.look();
-            Ok((scan, found))
-        })
-        .await?;
-        let (sender, receiver) = watch::channel(found);
-        tokio::spawn(async move {
-            let mut tick = tokio::time::interval(INTERVAL);
-            loop {
-                tokio::select! {
-                    _ = tick.tick() => {}
-                    () = sender.closed() => return,
-                }
-                let looked = blocking(move || {
-                    let found = scan.look();
-                    Ok((scan, found))
-                });
-                let Ok((next, found)) = looked.await else { return };
-                scan = next;
-                sender.send_if_modified(|known| {
-                    let changed = *known != found;
-                    *known = found;
-                    changed
-                });
-            }
-        });
+        self.folder.create()?;
+        let mut scan = Scan::new(Arc::clone(&self.folder));
+        let (sender, receiver) = watch::channel(scan.look());
+        let watcher = thread::Builder::new().name("weir-discovery".to_owned());
+        let started = watcher.spawn(move || follow(&mut scan, &sender));
+        started.map_err(|error| {
+            DiscoveryError(format!("cannot start the thread that watches workers: {error}"))
+        })?;
         Ok(receiver)
     }
 }
 
-/// Runs file operations where they hold nobody up.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, DiscoveryError> + Send + 'static,
-) -> Result<T, DiscoveryError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(DiscoveryError(format!("directory discovery stopped: {error}"))))
+/// Looks at the directory until nobody wants to know. A thread of its own, because a large directory would hold up a
+/// runtime thread, and a pool thread borrowed this often would keep every other idle one alive.
+fn follow(scan: &mut Scan, sender: &watch::Sender<Vec<Registration>>) {
+    while !sender.is_closed() {
+        thread::sleep(INTERVAL);
+        let found = scan.look();
+        sender.send_if_modified(|known| {
+            let changed = *known != found;
+            *known = found;
+            changed
+        });
+    }
 }

@@ -6,13 +6,12 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     task::Waker,
 };
 
-use futures_util::task::AtomicWaker;
 use tokio::{sync::Notify, time::Instant};
 
 /// What a connection is asked to do, in this order.
@@ -30,7 +29,8 @@ pub(crate) enum Wish {
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
     wish: AtomicU8,
-    task: AtomicWaker,
+    /// The connection's task, once it has run.
+    task: OnceLock<Waker>,
     requests: AtomicU64,
     busy: AtomicBool,
     unread: AtomicBool,
@@ -38,9 +38,15 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Notes the task that has to be woken when the wish changes.
+    /// Notes the task that has to be woken; a task keeps its waker for life.
     pub(crate) fn register(&self, waker: &Waker) {
-        self.task.register(waker);
+        self.task.get_or_init(|| waker.clone());
+    }
+
+    fn wake(&self) {
+        if let Some(task) = self.task.get() {
+            task.wake_by_ref();
+        }
     }
 
     /// What is asked of the connection now.
@@ -54,7 +60,7 @@ impl Connection {
 
     fn ask(&self, wish: Wish) {
         self.wish.fetch_max(wish as u8, Ordering::Release);
-        self.task.wake();
+        self.wake();
     }
 
     /// Requests that have begun on this connection.
@@ -109,6 +115,8 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         self.0.busy.store(false, Ordering::Relaxed);
+        // hyper has looked at the socket already; its next look begins to count the client's silence.
+        self.0.wake();
     }
 }
 

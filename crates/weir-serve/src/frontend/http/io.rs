@@ -63,6 +63,12 @@ impl ClientIo {
         }
     }
 
+    /// The bare socket, for tests that wait for it.
+    #[cfg(test)]
+    pub(crate) fn socket(&self) -> &TcpStream {
+        self.socket.inner()
+    }
+
     /// The bare socket.
     pub(crate) fn into_inner(self) -> TcpStream {
         self.socket.into_inner()

@@ -8,6 +8,8 @@ mod io;
 mod listener;
 mod read;
 mod serve;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use body::{Body, whole};
 use connections::Connection;
