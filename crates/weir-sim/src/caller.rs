@@ -190,9 +190,9 @@ impl Flusher {
                 "flushed, and {} of {sent} records of attempt {attempt} left",
                 left.items
             );
-            assert!(left.opens == 1, "flushed, and attempt {attempt} has not claimed");
+            assert!(left.opens >= 1, "flushed, and attempt {attempt} has not claimed");
             assert!(
-                !ended || left.ends == 1,
+                !ended || left.ends >= 1,
                 "flushed, and the end of attempt {attempt} has not left"
             );
         }

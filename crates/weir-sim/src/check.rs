@@ -44,7 +44,7 @@ impl World {
                 end.id
             );
         }
-        if self.summary.events % 4 != 0 {
+        if !self.summary.events.is_multiple_of(4) {
             return;
         }
         for (id, party) in &self.parties {

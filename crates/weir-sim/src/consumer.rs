@@ -61,11 +61,11 @@ impl World {
             return;
         };
         let (peer, lane) = (self.nodes[self.ends[end].peer].id, self.ends[end].lane);
-        let token = ClaimToken(std::array::from_fn(|_| self.rng.next().to_le_bytes()[0]));
+        let token = ClaimToken(std::array::from_fn(|_| self.rng.draw().to_le_bytes()[0]));
         let (window, now) = (self.mood.window, self.now);
         let progress_timeout = self
             .rng
-            .chance(10)
+            .chance(20)
             .then(|| self.rng.upto(Duration::from_secs(4)) + Duration::from_millis(1));
         let cell = &mut self.nodes[node].cells[index as usize];
         let generation = cell.slot.mint(token, peer, lane, window, now);
@@ -86,8 +86,13 @@ impl World {
             expires_unix_ms: 0,
         };
         let ticket = wire::Ticket::decode(&ticket.encode()).expect("a ticket reads back");
-        self.streams
-            .push(Stream::new(ticket, node, end, now, progress_timeout));
+        self.streams.push(Stream::new(
+            ticket,
+            node,
+            end,
+            (now, now + self.mood.lifetime),
+            progress_timeout,
+        ));
         self.add_deadline(node, now + self.mood.lifetime, Deadline::Claim(slot));
         if let Some(timeout) = progress_timeout {
             self.add_deadline(node, now + timeout, Deadline::Progress(slot));
@@ -118,10 +123,10 @@ impl World {
         if self.rng.chance(95) {
             self.attempt(stream, ticket.clone(), home, true);
         }
-        if self.rng.chance(8) {
+        if self.rng.chance(10) {
             self.attempt(stream, ticket.clone(), home, true);
         }
-        if self.rng.chance(8) {
+        if self.rng.chance(10) {
             let mut wrong = ticket.clone();
             wrong.token.0[self.rng.index(16)] ^= 1;
             self.attempt(stream, wrong, home, false);
@@ -163,6 +168,7 @@ impl World {
             "{slot:?} is claimed after its consumer went"
         );
         stream.claimed = true;
+        stream.heard = self.now;
     }
 
     /// A consumer acts whatever it is waiting for.
@@ -260,7 +266,9 @@ impl Consumer {
     }
 
     fn stop(&self, world: &mut World) {
-        world.streams[self.stream].stopped = true;
+        let stream = &mut world.streams[self.stream];
+        stream.stopped = true;
+        stream.stop_due = true;
         let event = world.nodes[self.node].cells[self.slot.index as usize]
             .slot
             .stop(self.slot.generation);
@@ -284,13 +292,19 @@ impl Consumer {
 
     /// It waits for records or the end; if either is there, a wake was lost.
     pub(crate) fn check(&self, world: &World) {
-        if self.paused {
-            return;
-        }
         let cell = &world.nodes[self.node].cells[self.slot.index as usize];
         let marked = cell
             .end
             .is_some_and(|end| world.ends[end].dirty.contains(&self.slot.index));
+        let stream = &world.streams[self.stream];
+        assert!(
+            marked || !stream.stop_counts(),
+            "a stop of stream {} is due and not marked",
+            self.stream
+        );
+        if self.paused {
+            return;
+        }
         match cell.slot.progress(self.slot.generation) {
             Progress::Over => panic!("stream {} ended and its consumer sleeps", self.stream),
             Progress::Flowing if !marked => panic!(
@@ -307,7 +321,7 @@ impl Stream {
         ticket: wire::Ticket,
         node: usize,
         end: EndId,
-        minted: Time,
+        (minted, expires): (Time, Time),
         progress_timeout: Option<Duration>,
     ) -> Self {
         let window = weir_proto::Window {
@@ -318,10 +332,12 @@ impl Stream {
             ticket,
             node,
             end,
-            minted,
+            expires,
+            heard: minted,
             claimed: false,
             lost: false,
             stopped: false,
+            stop_due: false,
             gone: false,
             ended_here: false,
             progress_timeout,

@@ -40,6 +40,9 @@ pub(crate) struct End {
     pub(crate) attempts: BTreeMap<u64, Vec<usize>>,
     /// Records that have left, by slot: items begun or whole, ends, closes.
     pub(crate) left: BTreeMap<u64, Left>,
+    /// Streams cancelled by the peer, whose end leaves with the next turn; those of the turn now written.
+    pub(crate) cancelled: Vec<u64>,
+    pub(crate) answers: Vec<u64>,
     pub(crate) call_bytes_left: BTreeMap<u64, usize>,
 }
 
@@ -96,6 +99,8 @@ pub(crate) struct Writer {
     /// Bytes handed to the kernel's door, not yet through it.
     pub(crate) out: BytesMut,
     pub(crate) leaving: Vec<(Class, Bytes)>,
+    /// When it runs unless it is woken before.
+    pub(crate) timer: Option<Time>,
     /// A run is planned.
     pub(crate) woken: bool,
 }
@@ -130,6 +135,7 @@ impl End {
                 keepalive,
                 out: BytesMut::new(),
                 leaving: Vec::new(),
+                timer: None,
                 woken: false,
             },
             announced: BTreeSet::new(),
@@ -138,6 +144,8 @@ impl End {
             calls: BTreeMap::new(),
             attempts: BTreeMap::new(),
             left: BTreeMap::new(),
+            cancelled: Vec::new(),
+            answers: Vec::new(),
             call_bytes_left: BTreeMap::new(),
         }
     }

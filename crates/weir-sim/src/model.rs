@@ -28,11 +28,15 @@ pub(crate) struct Stream {
     pub(crate) ticket: wire::Ticket,
     pub(crate) node: usize,
     pub(crate) end: EndId,
-    pub(crate) minted: Time,
+    pub(crate) expires: Time,
+    /// When its producer was last heard, or its credit last grew.
+    pub(crate) heard: Time,
     pub(crate) claimed: bool,
     pub(crate) lost: bool,
     /// The consumer asked to stop, or went, or ended it.
     pub(crate) stopped: bool,
+    /// A stop was asked for and is to be told to the producer, unless its end comes first.
+    pub(crate) stop_due: bool,
     pub(crate) gone: bool,
     pub(crate) ended_here: bool,
     pub(crate) progress_timeout: Option<Duration>,
@@ -91,6 +95,11 @@ impl Stream {
         );
     }
 
+    /// A stop that is due must be told: the producer is there and nothing else ends the stream.
+    pub(crate) fn stop_counts(&self) -> bool {
+        self.stop_due && self.claimed && !self.end_came && !self.lost && !self.gone && !self.ended_here
+    }
+
     /// Judges an ending and the count of records delivered before it.
     pub(crate) fn ends(&mut self, attempts: &[Attempt], ending: &Ending, delivered: u64, now: Time) {
         assert!(
@@ -113,7 +122,7 @@ impl Stream {
             Ending::PeerLost => assert!(self.lost, "PeerLost, and the link is up"),
             Ending::Expired => {
                 assert!(!self.claimed && delivered == 0, "a claimed stream expired");
-                assert!(self.ended_here && now >= self.minted, "expired early");
+                assert!(self.ended_here && now >= self.expires, "expired early");
             }
             Ending::Stalled(after) => {
                 assert_eq!(self.progress_timeout, Some(*after));

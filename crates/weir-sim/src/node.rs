@@ -109,7 +109,12 @@ impl World {
             return Some(again);
         }
         if let Some(stream) = cell.stream {
-            self.streams[stream].ended_here = true;
+            let stream = &mut self.streams[stream];
+            stream.ended_here = true;
+            if let Ending::Stalled(after) = ending {
+                let quiet = self.now.since(stream.heard);
+                assert!(quiet >= after, "stalled after {quiet:?}, not {after:?}");
+            }
         }
         let (waker, event) = cell.slot.end_here(slot.generation, ending);
         self.settle(node, slot.index, event);

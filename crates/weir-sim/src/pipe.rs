@@ -23,6 +23,8 @@ pub(crate) struct Pipe {
     /// The reading side is gone: writes fail.
     pub(crate) broken: bool,
     last_arrival: Time,
+    /// When its reader looks next.
+    pub(crate) planned: Option<Time>,
 }
 
 impl Pipe {

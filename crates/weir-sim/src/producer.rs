@@ -4,7 +4,12 @@ use std::{collections::VecDeque, time::Duration};
 
 use weir_proto::{End, Enqueued, OpenRefused, SendRefused, StreamFate, StreamKey, Window};
 
-use crate::{Party, PartyId, agenda::EndId, model::Sent, world::World};
+use crate::{
+    Party, PartyId,
+    agenda::{EndId, Event},
+    model::Sent,
+    world::World,
+};
 
 /// See the module.
 #[derive(Debug)]
@@ -76,6 +81,11 @@ impl World {
                     .get(&ticket.slot.key())
                     .is_some_and(|list| !list.is_empty());
                 assert!(earlier, "already open, and nobody opened it");
+                if self.rng.chance(80) {
+                    self.pending += 1;
+                    let at = now + self.rng.upto(Duration::from_millis(2));
+                    self.agenda.plan(at, Event::Open(attempt));
+                }
                 return;
             }
             Err(OpenRefused::Lost) => panic!("a live link is lost"),
@@ -98,7 +108,7 @@ impl Producer {
     fn new(world: &mut World, attempt: usize, end: EndId, key: StreamKey) -> Self {
         let most = world.mood.max_item;
         let rng = &mut world.rng;
-        let count = rng.size(60);
+        let count = rng.size(120);
         let (pauses, tries) = (rng.pick(&[0, 10, 50]), rng.pick(&[0, 50, 100]));
         let mut steps = VecDeque::new();
         for _ in 0..count {

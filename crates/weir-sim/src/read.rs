@@ -24,9 +24,14 @@ impl World {
         if self.ends[id].gone {
             return;
         }
-        match self.pipes[from].readable_at(self.now) {
-            Some(at) if at <= self.now => {}
-            _ => return,
+        let pipe = &mut self.pipes[from];
+        if pipe.planned != Some(self.now) {
+            return;
+        }
+        pipe.planned = None;
+        if pipe.readable_at(self.now).is_none_or(|at| at > self.now) {
+            self.plan_arrival(from);
+            return;
         }
         let end = &mut self.ends[id];
         if self.pipes[from].read(&mut end.buf, self.now, &mut self.rng) == 0 {
@@ -38,10 +43,7 @@ impl World {
             self.wake_writer(from);
         }
         self.pass(id);
-        if let Some(at) = self.pipes[from].readable_at(self.now) {
-            let after = self.now + self.rng.upto(Duration::from_micros(50));
-            self.agenda.plan(at.max(after), Event::Arrive(from));
-        }
+        self.plan_arrival(from);
     }
 
     fn pass(&mut self, id: EndId) {
@@ -150,6 +152,7 @@ impl World {
         if let (Accept::Taken(_), Some(stream)) = (&accept, cell.stream) {
             let stream = &mut self.streams[stream];
             assert!(!stream.end_came, "a record of {slot:?} counts after its end");
+            stream.heard = self.now;
             stream.received.records += u64::from(last);
             stream.received.bytes += body.len() as u64;
             let (received, granted) = (stream.received, stream.granted);
@@ -232,6 +235,11 @@ impl World {
 
     fn over(&mut self, id: EndId, slot: SlotRef, fate: StreamFate, wake: &mut Vec<PartyId>) {
         wake.extend(self.stage(id, |outbox| outbox.over(slot, fate)));
+        let end = &mut self.ends[id];
+        let alone = (end.attempts.get(&slot.key())).is_some_and(|list| list.len() == 1);
+        if fate == StreamFate::Cancelled && alone {
+            end.cancelled.push(slot.key());
+        }
     }
 
     fn call_cancelled(&mut self, id: EndId, call: u64) {

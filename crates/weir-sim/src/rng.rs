@@ -13,7 +13,7 @@ impl Rng {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,7 +23,7 @@ impl Rng {
 
     /// A number below `n`, 0 when `n` is 0.
     pub fn below(&mut self, n: u64) -> u64 {
-        self.next().checked_rem(n).unwrap_or(0)
+        self.draw().checked_rem(n).unwrap_or(0)
     }
 
     /// A number of `low..=high`.
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn a_seed_gives_the_published_numbers() {
         let mut rng = Rng::new(1_234_567);
-        assert_eq!(rng.next(), 6_457_827_717_110_365_317);
-        assert_eq!(rng.next(), 3_203_168_211_198_807_973);
+        assert_eq!(rng.draw(), 6_457_827_717_110_365_317);
+        assert_eq!(rng.draw(), 3_203_168_211_198_807_973);
     }
 }

@@ -320,9 +320,9 @@ impl World {
 
 impl Mood {
     fn of(rng: &mut Rng) -> Self {
-        let bytes = 1 << rng.within(10, 16);
+        let bytes = 1 << rng.within(10, 18);
         Self {
-            operations: rng.within(20, 120),
+            operations: rng.within(20, 250),
             gap: Duration::from_micros(1 << rng.within(4, 15)),
             window: Window {
                 records: u32::try_from(rng.pick(&[1, 2, 3, 8, 32, 64])).unwrap_or(1),
@@ -341,7 +341,7 @@ impl Mood {
                 Duration::from_secs(3),
                 Duration::from_secs(120),
             ]),
-            cuts: rng.pick(&[0, 0, 2, 8]),
+            cuts: rng.pick(&[0, 0, 1, 3]),
             slow: rng.pick(&[0, 5, 30]),
         }
     }

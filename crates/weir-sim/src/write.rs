@@ -21,7 +21,9 @@ const URGENT_ITEM: usize = 4 * 1024;
 
 impl World {
     pub(crate) fn write(&mut self, end: EndId) {
-        self.ends[end].writer.woken = false;
+        let (now, writer) = (self.now, &mut self.ends[end].writer);
+        writer.woken = false;
+        writer.timer = writer.timer.filter(|at| *at > now);
         while !self.ends[end].gone {
             if !self.push(end) {
                 return;
@@ -70,7 +72,14 @@ impl World {
     }
 
     pub(crate) fn plan_arrival(&mut self, end: EndId) {
-        if let Some(at) = self.pipes[end].readable_at(self.now) {
+        let after = self.now + self.rng.upto(Duration::from_micros(50));
+        let pipe = &mut self.pipes[end];
+        let Some(at) = pipe.readable_at(self.now) else {
+            return;
+        };
+        let at = at.max(after);
+        if pipe.planned.is_none_or(|planned| at < planned) {
+            pipe.planned = Some(at);
             self.agenda.plan(at, Event::Arrive(end));
         }
     }
@@ -106,7 +115,10 @@ impl World {
             return true;
         }
         let at = replies.map_or(writer.keepalive, |at| at.min(writer.keepalive));
-        self.agenda.plan(at, Event::Write(id));
+        if writer.timer != Some(at) {
+            writer.timer = Some(at);
+            self.agenda.plan(at, Event::Write(id));
+        }
         false
     }
 
@@ -123,6 +135,7 @@ impl World {
                 .extend_from_slice(&header(FrameKind::Ack, 0, writer.acked));
         }
         end.outbox.take(&mut writer.turn);
+        end.answers = std::mem::take(&mut end.cancelled);
         writer.phase = Phase::Piece;
         let wake: Vec<_> = writer.turn.wake.drain(..).collect();
         let now = self.now;
@@ -136,12 +149,20 @@ impl World {
         let (node, lane) = (self.ends[id].node, self.ends[id].lane);
         for index in std::mem::take(&mut self.ends[id].dirty) {
             let cell = &mut self.nodes[node].cells[index as usize];
+            let before = self.ends[id].writer.control.records();
             let rendered = cell
                 .slot
                 .render(index, lane, &mut self.ends[id].writer.control, self.now);
-            if let (true, Some(stream)) = (rendered.granted, cell.stream) {
+            let records = self.ends[id].writer.control.records() - before;
+            if let Some(stream) = cell.stream {
                 let stream = &mut self.streams[stream];
-                stream.granted = stream.taken.plus(self.mood.window);
+                if rendered.granted {
+                    stream.granted = stream.taken.plus(self.mood.window);
+                    stream.heard = self.now;
+                }
+                if stream.stop_counts() && std::mem::take(&mut stream.stop_due) {
+                    assert!(records > u64::from(rendered.granted), "a stop was not told");
+                }
             }
             let event = ConsumerEvent {
                 dirty: false,
@@ -191,6 +212,10 @@ impl World {
             }
             writer.phase = Phase::Piece;
         } else {
+            for slot in std::mem::take(&mut end.answers) {
+                let left = end.left.get(&slot).copied().unwrap_or_default();
+                assert!(left.ends > 0, "a cancel was not answered by the next turn");
+            }
             end.outbox.turn_written(&mut wake);
             writer.control.clear();
             writer.turn.bulk.clear();

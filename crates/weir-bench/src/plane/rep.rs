@@ -39,6 +39,8 @@ impl Side {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
+            // An interrupt at the terminal is the parent's: it ends the rep, not the rep's processes by themselves.
+            .process_group(0)
             .spawn()
             .with_context(|| format!("cannot start {}", command.program.display()))?;
         let stdin = child.stdin.take().context("no standard input")?;

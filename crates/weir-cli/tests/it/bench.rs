@@ -2,7 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::process::{Command, Output};
+use std::{
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use serde_json::Value;
 
@@ -89,4 +94,43 @@ fn what_cannot_be_measured_is_named_before_anything_starts() {
     assert!(refused(&["--reps", "0"]).contains("--reps"));
     assert!(refused(&["--frontend-core", "1000"]).contains("core 1000"));
     assert!(refused(&["--no-pin", "--json", "/nowhere/rows.json"]).contains("/nowhere/rows.json"));
+}
+
+/// The process that `parent` started as a rep's worker, once it runs.
+fn worker_of(parent: u32) -> Pid {
+    let children = format!("/proc/{parent}/task/{parent}/children");
+    loop {
+        let started = std::fs::read_to_string(&children).unwrap();
+        for child in started.split_whitespace() {
+            // A child that has just been forked still has its parent's command line.
+            let line =
+                std::fs::read_to_string(Path::new("/proc").join(child).join("cmdline")).unwrap_or_default();
+            if line.contains("plane-side") && line.contains(r#""role":"worker""#) {
+                return Pid::from_raw(child.parse().unwrap()).unwrap();
+            }
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_worker_that_is_killed_is_an_error_row() {
+    let bench = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args([
+            "bench", "plane", "--arms", "floor", "--shapes", "single", "--reps", "1", "--no-pin", "--json",
+            "-",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    kill_process(worker_of(bench.id()), Signal::KILL).unwrap();
+    let output = bench.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((rows.len(), &rows[0]["errors"]), (1, &1.into()));
+    assert!(
+        rows[0]["records_per_s"].is_null() && text(&output.stderr).contains("worker process"),
+        "{rows:?}"
+    );
 }

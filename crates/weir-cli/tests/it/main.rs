@@ -3,5 +3,6 @@
 mod bench;
 mod load;
 mod running;
+mod up;
 mod usage;
 mod worker;

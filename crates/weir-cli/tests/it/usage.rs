@@ -61,3 +61,34 @@ fn help_and_version_are_no_errors() {
         );
     }
 }
+
+#[test]
+fn what_only_a_child_of_up_can_tell_is_still_one_line() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = taken.local_addr().expect("an address").to_string();
+    let dir = tempfile::TempDir::new().expect("a directory");
+    let dir = dir.path().to_str().expect("text");
+    for (args, named) in [
+        (vec!["up", "--run-dir", dir, "--listen", &taken], taken.as_str()),
+        (vec!["up", "--run-dir", dir, "--listen", "here"], "here"),
+        (
+            vec!["up", "--run-dir", "/proc/weir", "--listen", "127.0.0.1:0"],
+            "/proc/weir",
+        ),
+        (
+            vec![
+                "up",
+                "--run-dir",
+                dir,
+                "--listen",
+                "127.0.0.1:0",
+                "--stall-limit",
+                "soon",
+            ],
+            "soon",
+        ),
+    ] {
+        let line = complaint(&args);
+        assert!(line.contains(named), "{args:?}: {line}");
+    }
+}

@@ -13,22 +13,31 @@ use std::{
 pub(crate) const MERGES: u16 = 2048;
 
 /// A word as tokens, and how often it occurs.
-type Counted = (Vec<u16>, u64);
+type Counted = (Vec<u16>, i64);
+type Pair = (u16, u16);
 
 /// Trains on every file of `corpus`; returns the lines of `merges.txt`.
 pub(crate) fn train(corpus: &Path) -> io::Result<String> {
     let mut words = count_words(corpus)?;
+    let mut pairs = HashMap::new();
+    words.iter().for_each(|word| tally(&mut pairs, word, 1));
     let mut lines = String::new();
     for id in 256..256 + MERGES {
-        let Some(pair) = most_frequent(&words) else { break };
+        let Some(pair) = most_frequent(&pairs) else { break };
         lines.push_str(&format!("{} {}\n", pair.0, pair.1));
-        words.iter_mut().for_each(|(tokens, _)| join(tokens, pair, id));
+        for word in &mut words {
+            if word.0.windows(2).any(|two| two == [pair.0, pair.1]) {
+                tally(&mut pairs, word, -1);
+                join(&mut word.0, pair, id);
+                tally(&mut pairs, word, 1);
+            }
+        }
     }
     Ok(lines)
 }
 
 fn count_words(corpus: &Path) -> io::Result<Vec<Counted>> {
-    let mut counts: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+    let mut counts: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
     let mut paths: Vec<_> = fs::read_dir(corpus)?
         .map(|entry| Ok(entry?.path()))
         .collect::<io::Result<_>>()?;
@@ -45,20 +54,21 @@ fn count_words(corpus: &Path) -> io::Result<Vec<Counted>> {
         .collect())
 }
 
-fn most_frequent(words: &[Counted]) -> Option<(u16, u16)> {
-    let mut counts: HashMap<(u16, u16), u64> = HashMap::new();
-    for (tokens, count) in words {
-        for pair in tokens.windows(2) {
-            *counts.entry((pair[0], pair[1])).or_default() += count;
-        }
+/// Adds a word's pairs to the counts, or with -1 takes them out.
+fn tally(pairs: &mut HashMap<Pair, i64>, (tokens, count): &Counted, sign: i64) {
+    for two in tokens.windows(2) {
+        *pairs.entry((two[0], two[1])).or_default() += sign * count;
     }
-    let best = counts
-        .into_iter()
-        .max_by_key(|&(pair, count)| (count, std::cmp::Reverse(pair)))?;
-    (best.1 > 1).then_some(best.0)
 }
 
-fn join(tokens: &mut Vec<u16>, pair: (u16, u16), id: u16) {
+fn most_frequent(pairs: &HashMap<Pair, i64>) -> Option<Pair> {
+    let best = pairs
+        .iter()
+        .max_by_key(|&(pair, count)| (count, std::cmp::Reverse(pair)))?;
+    (*best.1 > 1).then_some(*best.0)
+}
+
+fn join(tokens: &mut Vec<u16>, pair: Pair, id: u16) {
     let mut at = 0;
     while at + 1 < tokens.len() {
         if (tokens[at], tokens[at + 1]) == pair {

@@ -425,11 +425,8 @@ fn render_end(slot: SlotRef, end: &End, bulk: &mut Batch) {
     let code = [end.code().byte()];
     match end {
         End::Failed(failure, message) => {
-            let mut cut = message.len().min(MAX_MESSAGE);
-            while !message.is_char_boundary(cut) {
-                cut -= 1;
-            }
-            let message = message.as_bytes().get(..cut).unwrap_or_default();
+            let cut = message.floor_char_boundary(MAX_MESSAGE);
+            let message = message.get(..cut).unwrap_or_default().as_bytes();
             bulk.push(slot, RecordKind::End, &[&code, &failure.to_le_bytes(), message]);
         }
         _ => bulk.push(slot, RecordKind::End, &[&code]),

@@ -12,6 +12,8 @@ pub const VERSION: u16 = 1;
 pub const MAX_HELLO: usize = 4096;
 /// Bytes before the body.
 pub const PREFIX: usize = 6;
+/// Largest message of a refusal; longer ones are cut.
+const MAX_REASON: usize = 1024;
 const MAGIC: [u8; 4] = *b"WEIR";
 
 const TAG_NODE: u8 = 1;
@@ -168,12 +170,8 @@ impl Answer {
             Self::Refuse(code, message) => {
                 body.extend_from_slice(&0_u16.to_le_bytes());
                 body.extend_from_slice(&code.number().to_le_bytes());
-                body.extend_from_slice(
-                    message
-                        .as_bytes()
-                        .get(..message.len().min(1024))
-                        .unwrap_or_default(),
-                );
+                let cut = message.floor_char_boundary(MAX_REASON);
+                body.extend_from_slice(message.get(..cut).unwrap_or_default().as_bytes());
             }
         }
         prefixed(&body)

@@ -2,7 +2,7 @@
 //!
 //! Invariant: `/health` is 200 exactly while a new request would find a worker here.
 
-use std::{fmt::Write as _, time::Duration};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use hyper::{
@@ -17,10 +17,10 @@ use super::{
     App,
     api::{self, ApiError},
     http::{Body, whole},
-    metrics::{counter, gauge, head},
+    metrics::{counter, gauge},
     process,
 };
-use crate::envelope::STATS;
+use crate::{envelope::STATS, worker::metrics::render_engines};
 
 /// How long a scrape waits for a worker process.
 const STATS_PATIENCE: Duration = Duration::from_millis(300);
@@ -132,24 +132,7 @@ async fn workers(app: &App, out: &mut String) {
                 .collect::<Vec<_>>()
         });
     let stats: Vec<_> = join_all(asked).await.into_iter().flatten().collect();
-    let gauges: [(&str, &str, fn(&EngineStats) -> u64); 2] = [
-        (
-            "weir_engine_running",
-            "Requests that a worker's engine works on.",
-            |stats| stats.running,
-        ),
-        (
-            "weir_engine_waiting",
-            "Requests that wait in a worker's engine.",
-            |stats| stats.waiting,
-        ),
-    ];
-    for (name, help, value) in gauges {
-        head(out, name, help, "gauge");
-        for (worker, stats) in &stats {
-            let _ = writeln!(out, "{name}{{worker=\"{}\"}} {}", label(worker), value(stats));
-        }
-    }
+    render_engines(out, &stats);
 }
 
 async fn stats(peer: &Peer) -> Option<Vec<EngineStats>> {
@@ -166,12 +149,4 @@ async fn stats(peer: &Peer) -> Option<Vec<EngineStats>> {
         .inspect_err(|error| tracing::debug!(%error, "a worker process gave no stats"))
         .ok()?;
     serde_json::from_slice(&reply).ok()
-}
-
-/// A label value as Prometheus wants it.
-fn label(value: &str) -> String {
-    value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
 }

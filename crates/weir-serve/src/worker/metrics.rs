@@ -32,14 +32,23 @@ const FIELDS: [(&str, &str, &str, Field); 4] = [
     ),
 ];
 
-/// Appends the metrics of the engines of process `name` and the number of endings that wait for credit.
-pub(super) fn render(out: &mut String, name: &str, engines: &[EngineStats], endings: u64) {
+/// Appends the metrics of engines, each under its worker's name.
+pub(crate) fn render_engines(out: &mut String, engines: &[(String, EngineStats)]) {
     for (metric, kind, help, field) in FIELDS {
         head(out, metric, help, kind);
-        for (index, stats) in engines.iter().enumerate() {
-            let _ = writeln!(out, "{metric}{{worker=\"{name}/{index}\"}} {}", field(stats));
+        for (worker, stats) in engines {
+            let _ = writeln!(out, "{metric}{{worker=\"{worker}\"}} {}", field(stats));
         }
     }
+}
+
+/// Appends the metrics of the engines of process `name` and the number of endings that wait for credit.
+pub(super) fn render(out: &mut String, name: &str, engines: &[EngineStats], endings: u64) {
+    let named = engines
+        .iter()
+        .enumerate()
+        .map(|(index, stats)| (format!("{name}/{index}"), *stats));
+    render_engines(out, &named.collect::<Vec<_>>());
     let help = "Finished streams whose last item waits for credit.";
     gauge(out, "weir_worker_endings_waiting", help, endings);
 }

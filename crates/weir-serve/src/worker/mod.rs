@@ -4,7 +4,7 @@
 //! gauges. No task exists per stream. Invariant: a request is either refused in the call's reply or ends its stream.
 
 mod endings;
-mod metrics;
+pub(crate) mod metrics;
 mod scrape;
 mod sink;
 

@@ -99,9 +99,7 @@ async fn line_separators_are_escaped_on_the_wire() {
 
 fn chat(members: Value) -> Value {
     let mut body = json!({"model": "mock", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 8});
-    body.as_object_mut()
-        .unwrap()
-        .extend(members.as_object().unwrap().clone());
+    super::extend(&mut body, members);
     body
 }
 
@@ -169,7 +167,7 @@ async fn every_choice_has_its_index_and_one_end() {
         .filter(|event| *event != "[DONE]")
     {
         let choice = serde_json::from_str::<Value>(event).unwrap()["choices"][0].clone();
-        let (text, roles, ends) = &mut streamed[choice["index"].as_u64().unwrap() as usize];
+        let (text, roles, ends) = &mut streamed[usize::try_from(choice["index"].as_u64().unwrap()).unwrap()];
         text.push_str(choice["delta"]["content"].as_str().unwrap_or_default());
         *roles += u32::from(choice["delta"].get("role").is_some());
         *ends += u32::from(!choice["finish_reason"].is_null());

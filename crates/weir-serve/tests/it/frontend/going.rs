@@ -22,11 +22,11 @@ async fn go(client: Client, way: Way) -> Option<Client> {
         Way::Close => drop(client),
         Way::Reset => SockRef::from(client.socket())
             .set_linger(Some(Duration::ZERO))
-            .unwrap(),
+            .expect("a socket option"),
         Way::HalfClose => {
             SockRef::from(client.socket())
                 .shutdown(std::net::Shutdown::Write)
-                .unwrap();
+                .expect("half closed");
             return Some(client);
         }
     }

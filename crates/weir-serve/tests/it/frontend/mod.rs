@@ -188,10 +188,15 @@ fn script<B: AsRef<[u8]>>(tokens: impl IntoIterator<Item = B>, members: Value) -
         json!({"bytes_hex": hex})
     };
     let mut body = json!({"model": "scripted", "prompt": "go", "weir_script": tokens.into_iter().map(step).collect::<Vec<_>>()});
-    if let (Value::Object(body), Value::Object(members)) = (&mut body, members) {
+    extend(&mut body, members);
+    body
+}
+
+/// Adds members to an object.
+fn extend(body: &mut Value, members: Value) {
+    if let (Value::Object(body), Value::Object(members)) = (body, members) {
         body.extend(members);
     }
-    body
 }
 
 /// The letters a, b, c, ... as a script.
@@ -231,14 +236,14 @@ impl Streamed {
                 streamed.done = true;
                 continue;
             }
-            let event: Value = serde_json::from_str(&event).unwrap();
+            let event: Value = serde_json::from_str(&event).expect("JSON");
             if let Some(error) = event.get("error") {
                 streamed.error = Some(error.clone());
                 continue;
             }
             assert_eq!(streamed.usage, None, "after the usage: {event}");
             ids.insert(format!("{} {} {}", event["id"], event["created"], event["model"]));
-            match event["choices"].as_array().unwrap().as_slice() {
+            match event["choices"].as_array().expect("choices").as_slice() {
                 [] => streamed.usage = Some(event["usage"].clone()),
                 [choice] => streamed.add(choice),
                 more => panic!("{more:?}"),
@@ -252,7 +257,7 @@ impl Streamed {
         let text = choice["text"].as_str().or(choice["delta"]["content"].as_str());
         match choice["finish_reason"].as_str() {
             Some(reason) => self.finish.push(reason.to_owned()),
-            None => self.texts.push(text.unwrap().to_owned()),
+            None => self.texts.push(text.expect("text").to_owned()),
         }
     }
 

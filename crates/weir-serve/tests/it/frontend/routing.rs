@@ -141,6 +141,7 @@ async fn a_worker_lost_later_breaks_the_answer() {
         "{body}"
     );
     assert!(!body.contains("\"finish_reason\":\"stop\""), "{body}");
+    drop(client);
     rig.idle().await;
 }
 
