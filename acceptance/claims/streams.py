@@ -23,7 +23,7 @@ def measure(figures, concurrency=2048, requests=10_240, tokens=100):
         _judge_samples(figures, base, samples, concurrency)
         figures.equal("requests that ended well", summary["completed"], requests)
         figures.note(f"failures by class: {summary['failures']}")
-        figures.equal("errors", summary["failed"] + summary["missing"], 0, headline=True)
+        figures.equal("errors", summary["failed"] + summary["missing"], 0, "_errors", headline=True)
         _settles(figures, fleet, base)
 
 
