@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from claims.worker_killed import Stream
-from drive import proc, raw, scripts
+from drive import metrics, proc, raw, scripts
 from drive.processes import Fleet
 from drive.scripts import CHAT
 from drive.up import Up
@@ -33,8 +33,6 @@ def test_up_has_one_frontend_and_its_workers():
         below = proc.descendants(up.pid)
         print([proc.command(pid)[1:3] for pid in below])
         assert sum("worker" in proc.command(pid) for pid in below) == 3
-        from drive import metrics
-
         until(lambda: len(metrics.scrape(up.address).samples("weir_engine_running")) == 6, "six workers")
         assert raw.get(up.address, "/health").status == 200
         assert raw.get(up.address, "/live").status == 200
