@@ -1,6 +1,7 @@
 """What a stream looks like on the wire, and that it is the same answer as the whole one."""
 
 import json
+import socket
 
 import pytest
 
@@ -167,3 +168,36 @@ def test_a_connection_serves_one_request_after_the_other(fleet):
     second = exchange.body()
     exchange.close()
     assert json.loads(first)["choices"] == json.loads(second)["choices"]
+
+
+def test_a_request_in_single_bytes_and_three_in_one_go(fleet):
+    body = scripts.chat(scripts.words(2), stream=False)
+    with socket.create_connection(fleet.address, timeout=20) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in raw.request("POST", CHAT, body):
+            connection.sendall(bytes([byte]))
+        assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+    with socket.create_connection(fleet.address, timeout=20) as connection:
+        connection.sendall(raw.request("POST", CHAT, body, {"connection": None}) * 3)
+        answers = b""
+        while answers.count(b'"usage"') < 3:
+            more = connection.recv(65536)
+            assert more, f"closed after {answers}"
+            answers += more
+    assert answers.count(b"HTTP/1.1 200") == 3
+
+
+def test_several_choices_each_end_once(fleet):
+    body = scripts.chat(scripts.words(3), n=3)
+    events = stream(fleet, body | {"stream_options": {"include_usage": True}})
+    texts, ends = {}, {}
+    for event in events[:-1]:
+        for choice in event["choices"]:
+            texts[choice["index"]] = texts.get(choice["index"], "") + choice["delta"].get("content", "")
+            if choice["finish_reason"]:
+                ends.setdefault(choice["index"], []).append(choice["finish_reason"])
+    assert texts == {index: " t0 t1 t2" for index in range(3)}
+    assert ends == {index: ["stop"] for index in range(3)}
+    answer = raw.post(fleet.address, CHAT, body | {"stream": False}).json()
+    assert [choice["message"]["content"] for choice in answer["choices"]] == [" t0 t1 t2"] * 3
+    assert answer["usage"] == events[-2]["usage"] and answer["usage"]["completion_tokens"] == 9
