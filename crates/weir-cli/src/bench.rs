@@ -108,6 +108,10 @@ fn run_plane(args: &PlaneArgs) -> Result<()> {
 
 fn config(args: &PlaneArgs, to_stdout: bool) -> Result<BenchConfig> {
     let pinned = |core| (!args.no_pin).then_some(core);
+    // A line for every link of every rep would bury the table.
+    let logged = ["WEIR_LOG", "RUST_LOG"]
+        .into_iter()
+        .any(|name| std::env::var_os(name).is_some());
     let config = BenchConfig {
         arms: args.arms.clone(),
         shapes: args.shapes.clone(),
@@ -121,6 +125,11 @@ fn config(args: &PlaneArgs, to_stdout: bool) -> Result<BenchConfig> {
         side: SideCommand {
             program: std::env::current_exe().context("cannot find this program's own file")?,
             args: vec!["bench".into(), "plane-side".into()],
+            env: if logged {
+                vec![]
+            } else {
+                vec![("WEIR_LOG".into(), "warn".into())]
+            },
         },
     };
     let cores = allowed_cores()?;

@@ -21,6 +21,8 @@ pub struct SideCommand {
     pub program: PathBuf,
     /// Arguments before the description.
     pub args: Vec<OsString>,
+    /// Variables set beside the inherited ones.
+    pub env: Vec<(OsString, OsString)>,
 }
 
 /// A side's process; killed when dropped.
@@ -35,6 +37,7 @@ impl Side {
     fn start(name: &'static str, command: &SideCommand, spec: &SideSpec) -> Result<Self> {
         let mut child = Command::new(&command.program)
             .args(&command.args)
+            .envs(command.env.iter().map(|(name, value)| (name, value)))
             .arg(serde_json::to_string(spec)?)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

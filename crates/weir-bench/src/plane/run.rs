@@ -131,6 +131,7 @@ mod tests {
             side: SideCommand {
                 program: program.into(),
                 args: vec![],
+                env: vec![],
             },
         }
     }

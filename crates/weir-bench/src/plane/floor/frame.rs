@@ -43,7 +43,7 @@ fn put_header(buffer: &mut BytesMut, kind: Kind, slot: u32, number: u32) {
     buffer.put_u32_le(number);
 }
 
-/// Takes the first frame off `buffer`, if it is there whole.
+/// Takes the first frame off `buffer`, if it is there whole; its body shares the buffer's memory.
 pub(super) fn take(buffer: &mut BytesMut) -> Result<Option<Frame>> {
     let Some((header, rest)) = buffer.split_first_chunk::<8>() else {
         return Ok(None);
@@ -61,11 +61,11 @@ pub(super) fn take(buffer: &mut BytesMut) -> Result<Option<Frame>> {
     if length > MAX_BODY {
         bail!("a frame of {length} bytes is over {MAX_BODY}");
     }
-    let Some(body) = rest.get(..length) else {
+    if rest.len() < length {
         return Ok(None);
-    };
-    let body = Bytes::copy_from_slice(body);
-    buffer.advance(8 + length);
+    }
+    let mut body = buffer.split_to(8 + length).freeze();
+    body.advance(8);
     Ok(Some(Frame {
         kind,
         slot: tag & ((1 << SLOT_BITS) - 1),
