@@ -1,6 +1,7 @@
 """Bad requests: each gets its status and a small JSON body, and the next good request is served."""
 
 import json
+import select
 import socket
 
 from drive import raw, scripts
@@ -146,10 +147,7 @@ OVERSIZED = Case("33 MiB", 413)
 
 
 def _has_answer(connection):
-    try:
-        return bool(connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
-    except BlockingIOError:
-        return False
+    return bool(select.select([connection], [], [], 0)[0])
 
 
 #: Bytes that are no HTTP request: the server may answer 400 or close, and serves on.
@@ -170,7 +168,7 @@ def not_http(addr, data):
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
             return connection.recv(4096).split(b"\r\n")[0]
-        except ConnectionError:
+        except OSError:
             return b""
 
 

@@ -51,7 +51,7 @@ pub enum StreamFate {
 /// A ticket could not be opened on this lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenRefused {
-    /// It is open here.
+    /// It is open here, or was cut short and records of it have not left yet.
     AlreadyOpen,
     /// The link is gone.
     Lost,

@@ -4,6 +4,7 @@ use weir_proto::{CALLS_IN_FLIGHT, End as Ended, Ending, StreamFate};
 
 use crate::{
     Party,
+    agenda::EndId,
     end::Phase,
     model::{Attempt, Stream},
     world::World,
@@ -63,6 +64,34 @@ impl World {
             assert!(items <= most, "{items} items wait, {most} may");
             let largest = self.mood.max_item.max(self.mood.max_call);
             assert!(bytes <= items * largest, "{bytes} bytes wait in {items} items");
+        }
+    }
+
+    /// Judges what became of an attempt on the other side.
+    pub(crate) fn judge_fate(&mut self, attempt: usize, end: EndId, fate: StreamFate) {
+        let now = self.now;
+        self.trace
+            .say(now, || format!("attempt {attempt} learns {fate:?}"));
+        let model = &mut self.attempts[attempt];
+        assert!(model.fate.is_none(), "a second fate");
+        model.fate = Some(fate);
+        let stream = &self.streams[model.stream];
+        let alone = stream.attempts.len() == 1 && model.right && stream.end == end ^ 1;
+        match fate {
+            StreamFate::Lost => assert!(self.ends[end].gone, "lost, and the link is up"),
+            StreamFate::Cancelled => assert!(stream.gone || stream.ended_here, "cancelled, and nobody did"),
+            StreamFate::Closed(taken) => {
+                assert!(model.ended.is_some(), "closed before its end");
+                assert_eq!(taken, stream.taken.records, "records taken");
+                assert!(taken <= model.sent.len() as u64);
+            }
+            StreamFate::Refused(_) => {
+                assert!(
+                    !alone || stream.gone || stream.ended_here,
+                    "a good claim was refused"
+                );
+                assert!(!alone || !stream.claimed, "refused after it was claimed");
+            }
         }
     }
 

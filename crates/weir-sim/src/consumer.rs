@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weir_proto::{
-    Amount, Deliver, Extent, Progress, Time,
+    Deliver, Extent, Progress,
     wire::{self, ClaimToken, SlotRef},
 };
 
@@ -312,57 +312,6 @@ impl Consumer {
                 self.stream
             ),
             _ => {}
-        }
-    }
-}
-
-impl Stream {
-    fn new(
-        ticket: wire::Ticket,
-        node: usize,
-        end: EndId,
-        (minted, expires): (Time, Time),
-        progress_timeout: Option<Duration>,
-    ) -> Self {
-        let window = weir_proto::Window {
-            records: ticket.window_records,
-            bytes: ticket.window_bytes,
-        };
-        Self {
-            ticket,
-            node,
-            end,
-            expires,
-            heard: minted,
-            claimed: false,
-            lost: false,
-            stopped: false,
-            stop_due: false,
-            gone: false,
-            ended_here: false,
-            progress_timeout,
-            taken: Amount::default(),
-            granted: Amount::default().plus(window),
-            received: Amount::default(),
-            end_came: false,
-            over: None,
-            attempts: Vec::new(),
-            candidates: Vec::new(),
-        }
-    }
-}
-
-impl Attempt {
-    fn new(stream: usize, ticket: wire::Ticket, node: usize, right: bool) -> Self {
-        Self {
-            stream,
-            ticket,
-            node,
-            right,
-            open: None,
-            sent: Vec::new(),
-            ended: None,
-            fate: None,
         }
     }
 }

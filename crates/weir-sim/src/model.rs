@@ -80,6 +80,40 @@ pub(crate) struct Call {
 }
 
 impl Stream {
+    pub(crate) fn new(
+        ticket: wire::Ticket,
+        node: usize,
+        end: EndId,
+        (minted, expires): (Time, Time),
+        progress_timeout: Option<Duration>,
+    ) -> Self {
+        let window = weir_proto::Window {
+            records: ticket.window_records,
+            bytes: ticket.window_bytes,
+        };
+        Self {
+            ticket,
+            node,
+            end,
+            expires,
+            heard: minted,
+            claimed: false,
+            lost: false,
+            stopped: false,
+            stop_due: false,
+            gone: false,
+            ended_here: false,
+            progress_timeout,
+            taken: Amount::default(),
+            granted: Amount::default().plus(window),
+            received: Amount::default(),
+            end_came: false,
+            over: None,
+            attempts: Vec::new(),
+            candidates: Vec::new(),
+        }
+    }
+
     /// Takes delivery of record number `at` and keeps those attempts that sent it so.
     pub(crate) fn deliver(&mut self, attempts: &[Attempt], at: usize, item: &Bytes) {
         self.candidates.retain(|attempt| {
@@ -163,4 +197,19 @@ fn cut(message: &str) -> String {
             (*len <= wire::MAX_MESSAGE).then_some(c)
         })
         .collect()
+}
+
+impl Attempt {
+    pub(crate) fn new(stream: usize, ticket: wire::Ticket, node: usize, right: bool) -> Self {
+        Self {
+            stream,
+            ticket,
+            node,
+            right,
+            open: None,
+            sent: Vec::new(),
+            ended: None,
+            fate: None,
+        }
+    }
 }

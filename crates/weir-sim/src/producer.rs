@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use weir_proto::{End, Enqueued, OpenRefused, SendRefused, StreamFate, StreamKey, Window};
+use weir_proto::{End, Enqueued, OpenRefused, SendRefused, StreamKey, Window};
 
 use crate::{
     Party, PartyId,
@@ -31,6 +31,8 @@ enum Step {
     Try(usize, bool),
     /// Computes, watching for stop and cancel.
     Pause(Duration),
+    /// As an engine that begins to watch before it sends, and computes then.
+    Watch(usize, Duration),
 }
 
 #[derive(Debug, Clone)]
@@ -49,7 +51,10 @@ enum State {
     Queued,
     /// Waits until a small item may be sent.
     Ready,
-    Pausing,
+    /// Computes; `registered`: the waker was left with the outbox before the last item was.
+    Pausing {
+        registered: bool,
+    },
     Closing,
 }
 
@@ -120,7 +125,9 @@ impl Producer {
             } else {
                 rng.size(most)
             };
-            steps.push_back(if rng.chance(tries) {
+            steps.push_back(if rng.chance(5) {
+                Step::Watch(len, rng.upto(Duration::from_millis(50)))
+            } else if rng.chance(tries) {
                 Step::Try(len, rng.chance(70))
             } else {
                 let patience = rng.chance(10).then(|| rng.upto(Duration::from_millis(20)));
@@ -156,12 +163,14 @@ impl Producer {
     pub(crate) fn poll(&mut self, world: &mut World, timed: bool) -> bool {
         let mut timed = timed;
         loop {
+            let mut cut = false;
             let (stop, fate) = world.ends[self.end].outbox.state(self.key);
             let stream = world.attempts[self.attempt].stream;
             if stop && fate.is_none() && !std::mem::replace(&mut self.stop_seen, true) {
                 assert!(world.streams[stream].stopped, "a stop that nobody asked for");
                 if world.rng.chance(80) {
                     self.steps.clear();
+                    cut = true;
                 }
             }
             if let Some(fate) = fate {
@@ -174,7 +183,11 @@ impl Producer {
             let timer = std::mem::take(&mut timed);
             let pending = match self.state {
                 State::Closing => true,
-                State::Pausing => !timer && !self.steps.is_empty(),
+                State::Pausing { registered: true } if !cut => {
+                    self.state = State::Pausing { registered: false };
+                    return false;
+                }
+                State::Pausing { .. } => !timer && !cut,
                 State::Next => {
                     if self.next(world) {
                         return true;
@@ -201,7 +214,7 @@ impl Producer {
                 world.ends[self.end].outbox.wake_on_change(self.key, self.id());
                 return false;
             }
-            if matches!(self.state, State::Ready | State::Pausing) {
+            if matches!(self.state, State::Ready | State::Pausing { .. }) {
                 world.timers.remove(&self.id());
                 self.state = State::Next;
             }
@@ -243,16 +256,16 @@ impl Producer {
         match self.steps.pop_front() {
             None => return self.finish(world),
             Some(Step::Pause(time)) => {
-                self.steps.push_front(Step::Pause(Duration::ZERO));
-                self.state = State::Pausing;
-                if time.is_zero() {
-                    self.steps.pop_front();
-                    self.state = State::Next;
-                } else {
-                    world.timer(self.id(), time);
-                }
+                self.state = State::Pausing { registered: false };
+                world.timer(self.id(), time);
             }
             Some(Step::Send(len, patience)) => self.send(world, len, patience),
+            Some(Step::Watch(len, time)) => {
+                world.ends[self.end].outbox.wake_on_change(self.key, self.id());
+                self.attempt_send(world, len, false);
+                self.state = State::Pausing { registered: true };
+                world.timer(self.id(), time);
+            }
             Some(Step::Try(len, wait)) => self.attempt_send(world, len, wait),
         }
         false
@@ -381,37 +394,7 @@ impl Producer {
                 outbox.ready(self.key, 0).is_err(),
                 "{what:?}: room and its producer sleeps"
             ),
-            State::Next | State::Pausing | State::Closing => {}
-        }
-    }
-}
-
-impl World {
-    /// Judges what became of an attempt on the other side.
-    fn judge_fate(&mut self, attempt: usize, end: EndId, fate: StreamFate) {
-        let now = self.now;
-        self.trace
-            .say(now, || format!("attempt {attempt} learns {fate:?}"));
-        let model = &mut self.attempts[attempt];
-        assert!(model.fate.is_none(), "a second fate");
-        model.fate = Some(fate);
-        let stream = &self.streams[model.stream];
-        let alone = stream.attempts.len() == 1 && model.right && stream.end == end ^ 1;
-        match fate {
-            StreamFate::Lost => assert!(self.ends[end].gone, "lost, and the link is up"),
-            StreamFate::Cancelled => assert!(stream.gone || stream.ended_here, "cancelled, and nobody did"),
-            StreamFate::Closed(taken) => {
-                assert!(model.ended.is_some(), "closed before its end");
-                assert_eq!(taken, stream.taken.records, "records taken");
-                assert!(taken <= model.sent.len() as u64);
-            }
-            StreamFate::Refused(_) => {
-                assert!(
-                    !alone || stream.gone || stream.ended_here,
-                    "a good claim was refused"
-                );
-                assert!(!alone || !stream.claimed, "refused after it was claimed");
-            }
+            State::Next | State::Pausing { .. } | State::Closing => {}
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The binary, run as a user runs it.
 
 mod bench;
+mod frontend;
 mod load;
 mod running;
 mod up;

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use weir_proto::{
-    Accept, Amount, CALL_BYTES_IN_FLIGHT, CALLS_IN_FLIGHT, CallRequest, Claim, ConsumerSlot, Deliver, Ending,
-    Extent, LaneKey, MAX_CALL, StreamFate, Time, Violation,
+    Accept, Amount, CALL_BYTES_IN_FLIGHT, CALLS_IN_FLIGHT, CallFailure, CallRequest, Claim, ConsumerSlot,
+    Deliver, Ending, Extent, LaneKey, MAX_CALL, StreamFate, Time, Violation,
     wire::{EndCode, NodeId, RefusedCode, ReplyStatus},
 };
 
@@ -258,4 +258,21 @@ fn replies_that_do_not_add_up_are_violations() {
         outbox.reply_to(id, || 1),
         Ok(Some((ReplyStatus::Ok, Bytes::from_static(b"xy"))))
     );
+}
+
+#[test]
+fn what_a_call_took_comes_back() {
+    let mut outbox = outbox();
+    let body = Bytes::from(vec![0; MAX_CALL]);
+    for _ in 0..3 {
+        let ids: Vec<u64> = (0..CALL_BYTES_IN_FLIGHT / MAX_CALL)
+            .map(|_| outbox.call("f", 0, body.clone(), false).unwrap())
+            .collect();
+        assert_eq!(outbox.call("f", 0, body.clone(), false), Err(CallFailure::Busy));
+        for id in ids {
+            outbox.reply_begins(id, 0, 0, b"").unwrap();
+            assert!(outbox.reply_to(id, || 1).unwrap().is_some());
+        }
+        assert_eq!(outbox.calls_in_flight(), 0);
+    }
 }

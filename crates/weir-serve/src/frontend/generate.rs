@@ -25,8 +25,8 @@ use super::{
 };
 use crate::router::{self, Limits};
 
-/// A body this long is read on a thread of its own: parsing and tokenizing it would hold up the runtime.
-const LONG_BODY: usize = 32 * 1024;
+/// A body this long is read on a blocking thread: parsing and tokenizing it would hold up the runtime's.
+const LONG_BODY: usize = 8 * 1024;
 
 /// Answers one request. `observed` is finished by whatever ends it.
 pub(crate) async fn generate(
@@ -62,6 +62,8 @@ async fn read(app: &Arc<App>, endpoint: Endpoint, body: Bytes) -> Result<Prepare
     if body.len() < LONG_BODY {
         return prepare(endpoint, &body, &app.fleet, app.tokenizer);
     }
+    // As many at a time as there are cores: more would only make more threads. It is never closed.
+    let _reading = app.readers.acquire().await;
     let app = Arc::clone(app);
     let read = tokio::task::spawn_blocking(move || prepare(endpoint, &body, &app.fleet, app.tokenizer));
     read.await

@@ -26,12 +26,17 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 pub use auth::ApiKeys;
 pub use config::{FrontendConfig, FrontendConfigError};
 pub(crate) use generate::unix_seconds;
-use tokio::{net::TcpStream, sync::watch, time::Instant};
+use tokio::{
+    net::TcpStream,
+    sync::{Semaphore, watch},
+    time::Instant,
+};
 use weir_engine::tokenizer::Tokenizer;
 use weir_net::Node;
 
@@ -77,6 +82,8 @@ pub(crate) struct App {
     metrics: Arc<Metrics>,
     connections: Arc<Connections>,
     ids: Ids,
+    /// Places for long request bodies that are being parsed.
+    readers: Semaphore,
     draining: AtomicBool,
 }
 
@@ -120,6 +127,7 @@ impl Frontend {
             metrics: Arc::default(),
             connections: Arc::default(),
             ids: Ids::new().map_err(FrontendError::Random)?,
+            readers: Semaphore::new(std::thread::available_parallelism().map_or(1, usize::from)),
             draining: AtomicBool::new(false),
         };
         Ok(Self {
@@ -216,17 +224,18 @@ async fn drain(app: &App) {
     let open = app.connections.len();
     tracing::info!(connections = open, within = ?app.config.drain_timeout, "draining");
     app.connections.ask_all(Wish::Finish);
-    if !app.connections.served(by).await {
+    if !app.connections.none_left(Connections::served, by).await {
         tracing::warn!("the drain timeout is over; requests in progress are cut");
     }
 }
 
-/// Ends every connection that is left.
+/// Ends every connection that is left; how many of them had a request.
 async fn cut(app: &App) -> usize {
-    let left = app.connections.len();
+    let left = app.connections.served();
     app.connections.ask_all(Wish::Abort);
+    // Their tasks only have to be polled once more.
     app.connections
-        .all_ended(Instant::now() + std::time::Duration::from_secs(1))
+        .none_left(Connections::len, Instant::now() + Duration::from_secs(1))
         .await;
     left
 }

@@ -55,7 +55,8 @@ pub(crate) async fn answer(app: Arc<App>, request: Request<Incoming>, exchange: 
 
 fn refusal(error: &ApiError, id: &str) -> Response<Body> {
     let (status, message) = (error.status.as_u16(), error.message());
-    if status >= 500 {
+    // What every client is told while there is no room is not worth a line each.
+    if status >= 500 && status != 503 {
         tracing::warn!(request = id, status, message, "request failed");
     } else {
         tracing::debug!(request = id, status, message, "request refused");

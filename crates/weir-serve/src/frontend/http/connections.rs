@@ -168,24 +168,19 @@ impl Connections {
         open.iter().for_each(|connection| connection.ask(wish));
     }
 
-    /// Waits until no connection is left on which a request has ever begun; false if `by` came first.
-    pub(crate) async fn served(&self, by: Instant) -> bool {
-        self.wait_until(by, |connection| connection.requests() == 0).await
+    /// Connections on which a request has ever begun. A drain waits for these: the others have nothing to finish.
+    pub(crate) fn served(&self) -> usize {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.values()
+            .filter(|connection| connection.requests() > 0)
+            .count()
     }
 
-    /// Waits until no connection is left; false if `by` came first.
-    pub(crate) async fn all_ended(&self, by: Instant) -> bool {
-        self.wait_until(by, |_| false).await
-    }
-
-    async fn wait_until(&self, by: Instant, ignored: impl Fn(&Connection) -> bool) -> bool {
+    /// Waits until `left` of these connections is 0; false if `by` came first.
+    pub(crate) async fn none_left(&self, left: impl Fn(&Self) -> usize, by: Instant) -> bool {
         loop {
             let ended = self.ended.notified();
-            let left = {
-                let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-                open.values().any(|connection| !ignored(connection))
-            };
-            if !left {
+            if left(self) == 0 {
                 return true;
             }
             if tokio::time::timeout_at(by, ended).await.is_err() {

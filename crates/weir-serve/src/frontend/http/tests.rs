@@ -273,7 +273,7 @@ async fn an_idle_connection_closes_when_asked_and_a_busy_one_after_its_answer() 
     release.send(true).unwrap();
     assert!(all(&mut busy).await.ends_with("slow"));
     assert_eq!(busy_task.await.unwrap(), End::Closed);
-    assert!(busy_connections.served(Instant::now()).await);
+    assert_eq!(busy_connections.served(), 0);
 }
 
 #[tokio::test]
@@ -292,11 +292,11 @@ async fn a_connection_that_is_aborted_ends_at_once() {
         .await
         .unwrap();
     events.recv().await.unwrap();
-    assert!(!connections.served(Instant::now()).await);
+    assert_eq!(connections.served(), 1);
     connections.ask_all(Wish::Abort);
     assert_eq!(all(&mut client).await, "");
     task.await.unwrap();
-    assert!(connections.all_ended(Instant::now()).await);
+    assert!(connections.none_left(Connections::len, Instant::now()).await);
 }
 
 async fn limited(request: Request<Incoming>, exchange: Exchange) -> Response<Body> {
@@ -347,4 +347,25 @@ async fn a_body_in_pieces_is_read_whole() {
     client.write_all(b"0\r\n\r\n").await.unwrap();
     client.shutdown().await.unwrap();
     assert!(all(&mut client).await.ends_with("read 300"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_stops_sending_its_body_is_told() {
+    let impatient = |request: Request<Incoming>, exchange: Exchange| async move {
+        let read = read_body(request, 1 << 20, Duration::from_secs(30), &exchange).await;
+        let error = read.expect_err("no whole body came");
+        let mut response = Response::new(whole(error.message().to_owned()).of(exchange));
+        *response.status_mut() = error.status;
+        response
+    };
+    let (mut client, task, connections) = connect(PATIENT, impatient).await;
+    client
+        .write_all(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n{")
+        .await
+        .unwrap();
+    let answer = all(&mut client).await;
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    drop(client);
+    task.await.unwrap();
+    assert_eq!(connections.len(), 0);
 }
