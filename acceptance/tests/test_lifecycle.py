@@ -2,12 +2,13 @@
 
 import os
 import signal
+import socket
 import threading
 
 import pytest
 
 from claims.worker_killed import Stream
-from drive import proc, raw, scripts
+from drive import metrics, proc, raw, scripts
 from drive.processes import Fleet
 from drive.scripts import CHAT
 from drive.up import Up
@@ -33,8 +34,6 @@ def test_up_has_one_frontend_and_its_workers():
         below = proc.descendants(up.pid)
         print([proc.command(pid)[1:3] for pid in below])
         assert sum("worker" in proc.command(pid) for pid in below) == 3
-        from drive import metrics
-
         until(lambda: len(metrics.scrape(up.address).samples("weir_engine_running")) == 6, "six workers")
         assert raw.get(up.address, "/health").status == 200
         assert raw.get(up.address, "/live").status == 200
@@ -143,3 +142,56 @@ def test_api_keys(tmp_path):
         assert raw.post(fleet.address, CHAT, scripts.chat(scripts.words(1))).status == 401
         assert raw.get(fleet.address, "/live").status == 200
         assert raw.get(fleet.address, "/v1/models").json()["error"]["code"] == "invalid_api_key"
+
+
+def test_up_replaces_a_worker_that_died():
+    with Up("--processes", "1", "--engine", "scripted") as up:
+        before = proc.descendants(up.pid)
+        answer = raw.post(up.address, CHAT, scripts.chat(scripts.words(3), fault=(1, "die"), stream=False))
+        assert answer.status in (502, 503)
+        body = scripts.chat(scripts.words(3), stream=False)
+        _, took = until(lambda: raw.post(up.address, CHAT, body).status == 200, "a new worker serves")
+        after = proc.descendants(up.pid)
+        print(f"served again after {took:.2f} s, processes {before} then {after}")
+        assert len(after) == len(before) and after != before
+
+
+def test_idle_connections_do_not_hold_a_drain():
+    with Fleet() as fleet:
+        used = raw.Exchange(fleet.address, "GET", "/live", headers={"connection": None})
+        used.body()
+        unused = socket.create_connection(fleet.address)
+        fleet.frontend.signal(signal.SIGTERM)
+        assert fleet.frontend.wait(10) == 0
+        used.close()
+        unused.close()
+
+
+def test_a_worker_that_is_stopped_is_lost_and_found_again():
+    with Fleet() as fleet:
+        (worker,) = fleet.start_workers(1)
+        exchange = raw.Exchange(fleet.address, "POST", CHAT, scripts.chat(scripts.words(1000, 50)))
+        next(exchange.events())
+        worker.signal(signal.SIGSTOP)
+        seen = Stream(exchange)
+        print(f"{len(seen.texts)} more tokens, then {seen.errors}")
+        assert (len(seen.errors), seen.finishes, seen.dones) == (1, 0, 0)
+        worker.signal(signal.SIGCONT)
+        body = scripts.chat(scripts.words(3), stream=False)
+        until(lambda: raw.post(fleet.address, CHAT, body).status == 200, "served again", deadline=20)
+        until(lambda: fleet.running() == 0, "the lost stream has ended at the worker")
+
+
+def test_workers_stop_generating_when_their_frontend_dies():
+    with Fleet() as fleet:
+        (worker,) = fleet.start_workers(1)
+        exchanges = [raw.Exchange(fleet.address, "POST", CHAT, scripts.chat(scripts.words(1000, 50))) for _ in range(20)]
+        for exchange in exchanges:
+            next(exchange.events())
+        fleet.frontend.signal(signal.SIGKILL)
+        idle = lambda: fleet.metrics(worker).total("weir_engine_running") == 0
+        _, took = until(idle, "the worker is idle")
+        print(f"idle after {took:.3f} s")
+        assert fleet.metrics(worker).total("weir_live_senders") == 0
+        for exchange in exchanges:
+            exchange.close()
