@@ -42,7 +42,7 @@ struct Plan {
 impl Plan {
     fn of(rng: &mut Rng) -> Self {
         let mut sometimes = |percent, most| rng.chance(percent).then(|| rng.below(most));
-        let (stop_at, go_at, rest_at) = (sometimes(8, 20), sometimes(8, 30), sometimes(8, 10));
+        let (stop_at, go_at, rest_at) = (sometimes(8, 20), sometimes(8, 30), sometimes(15, 4));
         Self {
             pauses: rng.pick(&[0, 10, 60]),
             pause: Duration::from_micros(1 << rng.within(4, 15)),
