@@ -138,7 +138,7 @@ impl World {
         }
     }
 
-    fn attempt(&mut self, stream: usize, ticket: wire::Ticket, node: usize, right: bool) {
+    pub(crate) fn attempt(&mut self, stream: usize, ticket: wire::Ticket, node: usize, right: bool) {
         let late = self.mood.lifetime.saturating_mul(2);
         let after = if self.rng.chance(10) {
             self.rng.upto(late)

@@ -126,7 +126,7 @@ impl Producer {
                 rng.size(most)
             };
             steps.push_back(if rng.chance(8) {
-                Step::Watch(rng.pick(&[len, most]), rng.upto(Duration::from_millis(50)))
+                Step::Watch(rng.pick(&[len, most / 4]), rng.upto(Duration::from_millis(50)))
             } else if rng.chance(tries) {
                 Step::Try(len, rng.chance(70))
             } else {
