@@ -42,7 +42,7 @@ struct Plan {
 impl Plan {
     fn of(rng: &mut Rng) -> Self {
         let mut sometimes = |percent, most| rng.chance(percent).then(|| rng.below(most));
-        let (stop_at, go_at, rest_at) = (sometimes(8, 20), sometimes(8, 30), sometimes(8, 10));
+        let (stop_at, go_at, rest_at) = (sometimes(8, 20), sometimes(8, 30), sometimes(15, 4));
         Self {
             pauses: rng.pick(&[0, 10, 60]),
             pause: Duration::from_micros(1 << rng.within(4, 15)),
@@ -138,7 +138,7 @@ impl World {
         }
     }
 
-    fn attempt(&mut self, stream: usize, ticket: wire::Ticket, node: usize, right: bool) {
+    pub(crate) fn attempt(&mut self, stream: usize, ticket: wire::Ticket, node: usize, right: bool) {
         let late = self.mood.lifetime.saturating_mul(2);
         let after = if self.rng.chance(10) {
             self.rng.upto(late)
