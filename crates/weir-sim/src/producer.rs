@@ -134,7 +134,7 @@ impl Producer {
                 Step::Send(len, patience)
             });
         }
-        if rng.chance(10) {
+        if rng.chance(20) {
             steps.push_back(Step::Pause(Duration::from_secs(rng.below(30))));
         }
         let last = match rng.below(10) {
