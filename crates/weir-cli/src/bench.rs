@@ -9,7 +9,7 @@ use weir_bench::{
     process::allowed_cores,
 };
 
-use crate::{duration, exit::usage};
+use crate::{duration, exit::usage, interrupt::interrupted};
 
 /// Arguments of `weir bench`.
 #[derive(Debug, Args)]
@@ -85,12 +85,7 @@ fn run_plane(args: &PlaneArgs) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let rows = runtime.block_on(plane::run(&config, async {
-        // Without a handler for the signal the bench cannot be interrupted cleanly; it still ends by itself.
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }))?;
+    let rows = runtime.block_on(plane::run(&config, interrupted()))?;
     print(&rows, &config, to_stdout)?;
     let (done, planned) = (
         rows.len(),

@@ -6,7 +6,12 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use weir_bench::load::{self, Endpoint, InvalidConfig, LoadConfig, State, Summary};
 
-use crate::{duration, exit::usage};
+use crate::{
+    duration,
+    exit::usage,
+    interrupt::interrupted,
+    process::{ProcessArgs, run_on},
+};
 
 /// Arguments of `weir load`.
 #[derive(Debug, Args)]
@@ -58,14 +63,17 @@ pub(crate) struct LoadArgs {
 /// The run cannot start, or did not end complete.
 pub(crate) fn run(args: LoadArgs) -> Result<()> {
     let json = args.json.clone().map(Json::create).transpose()?;
+    let process = ProcessArgs {
+        threads: None,
+        stop_with_stdin: false,
+    };
     let config = config(args)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let summary = runtime.block_on(load::run(&config, async {
-        // Without a handler for the signal the run cannot be interrupted cleanly; it still ends by itself.
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }));
+    let mut ended = None;
+    run_on(&process, async {
+        ended = Some(load::run(&config, interrupted()).await);
+        Ok(())
+    })?;
+    let summary = ended.context("the run did not start")?;
     let summary = summary.map_err(|error| {
         if error.is::<InvalidConfig>() {
             usage(error)

@@ -7,6 +7,7 @@ mod bench;
 mod duration;
 mod exit;
 mod frontend;
+mod interrupt;
 mod load;
 mod logs;
 mod process;

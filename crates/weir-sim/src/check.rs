@@ -93,6 +93,11 @@ impl World {
                 assert!(!alone || !stream.claimed, "refused after it was claimed");
             }
         }
+        if self.rng.chance(30) {
+            // It tries again with the ticket it has.
+            let (stream, ticket, node, right) = (model.stream, model.ticket.clone(), model.node, model.right);
+            self.attempt(stream, ticket, node, right);
+        }
     }
 
     /// Nothing is left, everybody was told once, and what was told is true.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weir_proto::{
-    Deliver, Extent, Progress,
+    Deliver, Ending, Extent, Progress,
     wire::{self, ClaimToken, SlotRef},
 };
 
@@ -42,7 +42,7 @@ struct Plan {
 impl Plan {
     fn of(rng: &mut Rng) -> Self {
         let mut sometimes = |percent, most| rng.chance(percent).then(|| rng.below(most));
-        let (stop_at, go_at, rest_at) = (sometimes(8, 20), sometimes(8, 30), sometimes(8, 10));
+        let (stop_at, go_at, rest_at) = (sometimes(8, 20), sometimes(8, 30), sometimes(15, 4));
         Self {
             pauses: rng.pick(&[0, 10, 60]),
             pause: Duration::from_micros(1 << rng.within(4, 15)),
@@ -63,10 +63,8 @@ impl World {
         let (peer, lane) = (self.nodes[self.ends[end].peer].id, self.ends[end].lane);
         let token = ClaimToken(std::array::from_fn(|_| self.rng.draw().to_le_bytes()[0]));
         let (window, now) = (self.mood.window, self.now);
-        let progress_timeout = self
-            .rng
-            .chance(20)
-            .then(|| self.rng.upto(Duration::from_secs(4)) + Duration::from_millis(1));
+        let patience = Duration::from_millis(self.rng.within(10, 3000));
+        let progress_timeout = self.rng.chance(30).then_some(patience);
         let cell = &mut self.nodes[node].cells[index as usize];
         let generation = cell.slot.mint(token, peer, lane, window, now);
         let stream = self.streams.len();
@@ -138,7 +136,7 @@ impl World {
         }
     }
 
-    fn attempt(&mut self, stream: usize, ticket: wire::Ticket, node: usize, right: bool) {
+    pub(crate) fn attempt(&mut self, stream: usize, ticket: wire::Ticket, node: usize, right: bool) {
         let late = self.mood.lifetime.saturating_mul(2);
         let after = if self.rng.chance(10) {
             self.rng.upto(late)
@@ -178,8 +176,13 @@ impl World {
         let Some(Party::Consumer(mut consumer)) = self.parties.remove(&id) else {
             return;
         };
-        if self.rng.chance(40) {
-            consumer.stop(self);
+        let choice = self.rng.below(100);
+        if choice < 70 {
+            if choice < 35 {
+                consumer.stop(self);
+            } else {
+                consumer.end_here(self);
+            }
             self.parties.insert(id, Party::Consumer(consumer));
         } else {
             consumer.go(self);
@@ -273,6 +276,17 @@ impl Consumer {
             .slot
             .stop(self.slot.generation);
         world.settle(self.node, self.slot.index, event);
+    }
+
+    /// Its stream is ended from outside while it is busy with something else.
+    fn end_here(&mut self, world: &mut World) {
+        world.streams[self.stream].ended_here = true;
+        let slot = &mut world.nodes[self.node].cells[self.slot.index as usize].slot;
+        let (waker, event) = slot.end_here(self.slot.generation, Ending::Stalled(Duration::ZERO));
+        world.settle(self.node, self.slot.index, event);
+        world.wake_all(waker);
+        self.paused = true;
+        world.timer(PartyId::Consumer(self.stream), Duration::from_millis(100));
     }
 
     fn go(&mut self, world: &mut World) {

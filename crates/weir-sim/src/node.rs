@@ -39,6 +39,8 @@ pub(crate) struct Node {
     pub(crate) cells: Vec<Cell>,
     pub(crate) allocator: SlotAllocator,
     pub(crate) deadlines: Deadlines<Deadline>,
+    /// When it looks at its deadlines next.
+    look_at: Option<Time>,
     pub(crate) links: BTreeMap<usize, EndId>,
 }
 
@@ -50,6 +52,7 @@ impl Node {
             cells: Vec::new(),
             allocator: SlotAllocator::new(max),
             deadlines: Deadlines::default(),
+            look_at: None,
             links: BTreeMap::new(),
         }
     }
@@ -67,12 +70,24 @@ impl Node {
 impl World {
     pub(crate) fn add_deadline(&mut self, node: usize, at: Time, deadline: Deadline) {
         let look = self.nodes[node].deadlines.insert(self.now, at, deadline);
-        self.agenda.plan(look, Event::Deadlines(node));
+        self.plan_look(node, look);
+    }
+
+    fn plan_look(&mut self, node: usize, at: Time) {
+        let look_at = &mut self.nodes[node].look_at;
+        if look_at.is_none_or(|planned| at < planned) {
+            *look_at = Some(at);
+            self.agenda.plan(at, Event::Deadlines(node));
+        }
     }
 
     /// Looks at what is due, as the node's deadline task does.
     pub(crate) fn deadlines(&mut self, node: usize) {
         let now = self.now;
+        if self.nodes[node].look_at != Some(now) {
+            return;
+        }
+        self.nodes[node].look_at = None;
         let mut deadlines = std::mem::take(&mut self.nodes[node].deadlines);
         deadlines.look(now, |deadline, passed| {
             let again = self.deadline(node, *deadline);
@@ -82,8 +97,7 @@ impl World {
             again
         });
         if let Some(next) = deadlines.next() {
-            self.agenda
-                .plan(next.max(now + Duration::from_millis(1)), Event::Deadlines(node));
+            self.plan_look(node, next.max(now + Duration::from_millis(1)));
         }
         self.nodes[node].deadlines = deadlines;
     }

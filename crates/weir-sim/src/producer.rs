@@ -86,9 +86,9 @@ impl World {
                     .get(&ticket.slot.key())
                     .is_some_and(|list| !list.is_empty());
                 assert!(earlier, "already open, and nobody opened it");
-                if self.rng.chance(80) {
+                if self.rng.chance(95) {
                     self.pending += 1;
-                    let at = now + self.rng.upto(Duration::from_millis(2));
+                    let at = now + self.rng.upto(Duration::from_millis(10));
                     self.agenda.plan(at, Event::Open(attempt));
                 }
                 return;
@@ -125,8 +125,8 @@ impl Producer {
             } else {
                 rng.size(most)
             };
-            steps.push_back(if rng.chance(5) {
-                Step::Watch(len, rng.upto(Duration::from_millis(50)))
+            steps.push_back(if rng.chance(8) {
+                Step::Watch(rng.pick(&[len, most / 4]), rng.upto(Duration::from_millis(50)))
             } else if rng.chance(tries) {
                 Step::Try(len, rng.chance(70))
             } else {
@@ -134,7 +134,7 @@ impl Producer {
                 Step::Send(len, patience)
             });
         }
-        if rng.chance(10) {
+        if rng.chance(20) {
             steps.push_back(Step::Pause(Duration::from_secs(rng.below(30))));
         }
         let last = match rng.below(10) {

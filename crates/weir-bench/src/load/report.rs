@@ -9,13 +9,14 @@ use crate::stats::Distribution;
 pub fn render(summary: &Summary) -> String {
     let mut text = String::new();
     head(&mut text, summary);
-    let columns = ["", "n", "req/s", "tok/s", "p50", "p90", "p95", "p99", "max"];
     for (title, phase) in [("raw", &summary.raw), ("steady", &summary.steady)] {
+        if phase.n == 0 {
+            let _ = writeln!(text, "{title}: no request");
+            continue;
+        }
         let _ = write!(text, "{:<24}", format!("{title} (ms)"));
-        columns
+        ["n", "p50", "p90", "p95", "p99", "max"]
             .iter()
-            .skip(1)
-            .filter(|name| !name.contains("/s"))
             .for_each(|name| _ = write!(text, "{name:>11}"));
         text.push('\n');
         body(&mut text, phase);

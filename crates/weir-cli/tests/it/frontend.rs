@@ -97,16 +97,71 @@ fn a_signal_lets_an_answer_finish_and_a_second_one_does_not() {
     }
 }
 
+/// The answer to a GET of `path`, if there is one.
+fn get(server: &Running, path: &str) -> Option<String> {
+    let addr = server.ready.strip_prefix("http://").expect("a URL");
+    let mut socket = TcpStream::connect(addr).ok()?;
+    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    socket.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
 /// Whether `path` is answered with 200.
 fn serves(server: &Running, path: &str) -> bool {
-    let addr = server.ready.strip_prefix("http://").expect("a URL");
-    let Ok(mut socket) = TcpStream::connect(addr) else {
-        return false;
-    };
-    let mut answer = String::new();
-    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-    let asked = socket.write_all(request.as_bytes());
-    asked.is_ok() && socket.read_to_string(&mut answer).is_ok() && answer.contains(" 200 ")
+    get(server, path).is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
+}
+
+/// The sum of a metric over its labels, from one answer of `/metrics`.
+fn sum(metrics: &str, name: &str) -> u64 {
+    let values = metrics.lines().filter_map(|line| line.strip_prefix(name));
+    let values = values.filter(|rest| rest.starts_with([' ', '{']));
+    values
+        .filter_map(|rest| rest.rsplit(' ').next()?.parse::<u64>().ok())
+        .sum()
+}
+
+fn metrics(server: &Running) -> String {
+    get(server, "/metrics").expect("it answers")
+}
+
+#[test]
+fn clients_that_go_leave_nothing_in_the_process() {
+    const GAUGES: [&str; 4] = [
+        "weir_engine_running",
+        "weir_live_slots",
+        "weir_runtime_tasks",
+        "weir_process_open_fds",
+    ];
+    let dir = TempDir::new().unwrap();
+    let run_dir = dir.path().to_str().unwrap();
+    let args = ["--engine", "scripted", "--processes", "2", "--workers", "2"];
+    let up = Running::start(
+        &[
+            &["up", "--listen", "127.0.0.1:0", "--run-dir", run_dir],
+            &args[..],
+        ]
+        .concat(),
+    );
+    // Only the connection that asks is open: earlier ones may still be on their way out.
+    let quiet = || Some(metrics(&up)).filter(|now| sum(now, "weir_connections_open") == 1);
+    let base = until("it is quiet", quiet);
+    for _ in 0..3 {
+        let clients: Vec<_> = (0..100).map(|_| ask(&up, 600_000, "")).collect();
+        until("all run", || {
+            (sum(&metrics(&up), "weir_engine_running") == 100).then_some(())
+        });
+        drop(clients);
+        until("nothing is left", || {
+            let now = quiet()?;
+            GAUGES
+                .iter()
+                .all(|name| sum(&now, name) <= sum(&base, name))
+                .then_some(())
+        });
+    }
+    assert_eq!(sum(&metrics(&up), "weir_client_disconnects_total"), 300);
 }
 
 /// The one line that a command line gets with exit code 2.

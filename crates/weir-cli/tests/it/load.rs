@@ -2,7 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::process::{Command, Output};
+use std::{
+    io::Read as _,
+    process::{Command, Output, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use serde_json::Value;
 
@@ -72,4 +77,55 @@ fn bad_usage_ends_with_2_and_says_what() {
         .contains("/nowhere/s")
     );
     assert!(refused(&["--osl", "4", "--url", "http://h", "--request-timeout", "1h"]).contains("1h"));
+}
+
+#[test]
+fn a_signal_ends_a_run_with_its_files_written() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let directory = tempfile::tempdir().unwrap();
+        let run = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args([
+                "load",
+                "--model",
+                "m",
+                "--concurrency",
+                "1",
+                "--requests",
+                "9",
+                "--isl",
+                "4",
+                "--osl",
+                "4",
+            ])
+            .args(["--url", &url, "--out", directory.path().to_str().unwrap()])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The first byte of a request says that the run is under way; it is never answered.
+        let (mut connection, _) = listener.accept().unwrap();
+        connection.read_exact(&mut [0]).unwrap();
+        kill_process(Pid::from_child(&run), signal).unwrap();
+        let output = run.wait_with_output().unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(1),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let summary = std::fs::read(directory.path().join("summary.json")).unwrap();
+        let summary: Value = serde_json::from_slice(&summary).unwrap();
+        assert_eq!(
+            (&summary["state"], &summary["requests"]["missing"]),
+            (&"aborted".into(), &8.into())
+        );
+        let lines = std::fs::read_to_string(directory.path().join("requests.jsonl")).unwrap();
+        assert_eq!(
+            (lines.lines().count(), lines.contains("cancelled")),
+            (1, true),
+            "{lines}"
+        );
+    }
 }

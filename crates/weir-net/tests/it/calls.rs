@@ -77,10 +77,14 @@ async fn errors_say_who_must_act() {
         .handle("fails", |_: CallContext| async { Err("no beans".to_owned()) });
     pair.producer
         .handle("panics", |_: CallContext| async { panic!("on purpose") });
+    let at_once = |_: CallContext| -> std::future::Ready<Result<Bytes, String>> { panic!("on purpose") };
+    pair.producer.handle("panics at once", at_once);
     let call = |name: &'static str| pair.peer.call(name, Bytes::new(), CallOptions::default());
     assert_eq!(call("fails").await, Err(CallError::Failed("no beans".to_owned())));
     assert_eq!(call("none").await, Err(CallError::NoHandler("none".to_owned())));
     assert!(matches!(call("panics").await, Err(CallError::Failed(_))));
+    assert!(matches!(call("panics at once").await, Err(CallError::Failed(_))));
+    assert!(matches!(call("fails").await, Err(CallError::Failed(_))));
     pair.settled().await;
 }
 

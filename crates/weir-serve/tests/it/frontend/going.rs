@@ -104,13 +104,10 @@ async fn a_client_that_goes_while_it_sends_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn many_clients_that_go_leave_tasks_and_descriptors_at_their_base() {
+async fn many_clients_that_go_leave_no_task() {
     let rig = Rig::start(2).await;
     rig.idle().await;
-    let (tasks, fds) = (
-        rig.metric("weir_runtime_tasks").await,
-        rig.metric("weir_process_open_fds").await,
-    );
+    let tasks = rig.metric("weir_runtime_tasks").await;
     let mut clients = Vec::new();
     for at in 0..200 {
         let mut client = rig.client().await;
@@ -125,8 +122,6 @@ async fn many_clients_that_go_leave_tasks_and_descriptors_at_their_base() {
     drop(clients);
     rig.idle().await;
     rig.until("weir_runtime_tasks", tasks).await;
-    // Worker hosts of this test live in the same process, so this counts both ends.
-    rig.until("weir_process_open_fds", fds).await;
 }
 
 #[tokio::test]
