@@ -214,11 +214,11 @@ impl Link {
                 .bytes(usize::from(len))
                 .and_then(|name| std::str::from_utf8(name).ok());
             let name = name.ok_or(malformed)?;
-            if added == 1 {
-                known.insert(name.to_owned());
-            } else {
-                known.remove(name);
-            }
+            match added {
+                0 => known.remove(name),
+                1 => known.insert(name.to_owned()),
+                _ => return Err(malformed),
+            };
             if known.len() > MAX_HANDLERS {
                 return Err(weir_proto::Violation::TooManyHandlers);
             }

@@ -70,79 +70,77 @@ async fn bye(stream: &mut TcpStream) -> u16 {
 }
 
 /// Metric label, wire code, and the bytes that earn them.
-fn bad_bytes() -> Vec<(&'static str, u16, Vec<u8>)> {
-    let oversized = FrameHeader {
-        payload: 1,
-        kind: FrameKind::Batch,
-        number: 1,
+type Bad = (&'static str, u16, Vec<u8>);
+
+fn bad_frames() -> Vec<Bad> {
+    let header = |kind, number| {
+        FrameHeader {
+            payload: 0,
+            kind,
+            number,
+        }
+        .encode()
+        .to_vec()
     };
-    let mut oversized = oversized.encode().to_vec();
+    let mut oversized = header(FrameKind::Batch, 1);
     oversized[..4].copy_from_slice(&40_000_u32.to_le_bytes());
-    let mut unknown_frame = frame(1, b"x");
-    unknown_frame[4] = 99;
+    let mut unknown = frame(1, b"x");
+    unknown[4] = 99;
     let mut reserved = frame(1, &record(0, 0, RecordKind::Stop, b""));
     reserved[5] = 1;
-    let mut unknown_record = record(0, 0, RecordKind::Stop, b"");
-    unknown_record[3] = 77;
-    let mut past_frame = record(0, 0, RecordKind::Item, b"abc");
-    past_frame[6] = 200;
-    let truncated_record = &record(0, 0, RecordKind::Stop, b"")[..5];
-    let call = |id: u64| {
-        let mut body = id.to_le_bytes().to_vec();
-        body.push(7);
-        record(0, 0, RecordKind::Call, &body)
-    };
+    let skipped = frame(2, &record(0, 0, RecordKind::Stop, b""));
     vec![
         ("frame_too_large", 0x103, oversized),
-        ("unknown_frame", 0x101, unknown_frame),
+        ("unknown_frame", 0x101, unknown),
         ("malformed_frame", 0x102, reserved),
         ("empty_frame", 0x104, frame(1, b"")),
-        (
-            "frame_number",
-            0x105,
-            frame(2, &record(0, 0, RecordKind::Stop, b"")),
-        ),
-        (
-            "ack_unsent",
-            0x106,
-            FrameHeader {
-                payload: 0,
-                kind: FrameKind::Ack,
-                number: 1 << 40,
-            }
-            .encode()
-            .to_vec(),
-        ),
-        ("unknown_record", 0x201, frame(1, &unknown_record)),
-        ("malformed_record", 0x202, frame(1, &past_frame)),
-        ("malformed_record", 0x202, frame(1, truncated_record)),
+        ("frame_number", 0x105, skipped),
+        ("ack_unsent", 0x106, header(FrameKind::Ack, 1 << 40)),
+    ]
+}
+
+fn bad_records() -> Vec<Bad> {
+    let mut unknown = record(0, 0, RecordKind::Stop, b"");
+    unknown[3] = 77;
+    let mut past_frame = record(0, 0, RecordKind::Item, b"abc");
+    past_frame[6] = 200;
+    let truncated = record(0, 0, RecordKind::Stop, b"")[..5].to_vec();
+    let records = [
+        ("unknown_record", 0x201, unknown),
+        ("malformed_record", 0x202, past_frame),
+        ("malformed_record", 0x202, truncated),
+        ("malformed_record", 0x202, record(0, 0, RecordKind::End, &[9])),
         (
             "malformed_record",
             0x202,
-            frame(1, &record(0, 0, RecordKind::End, &[9])),
+            record(0, 0, RecordKind::Grant, &[0; 15]),
         ),
+        ("malformed_record", 0x202, record(0, 0, RecordKind::Call, &[7; 9])),
         (
             "malformed_record",
             0x202,
-            frame(1, &record(0, 0, RecordKind::Grant, &[0; 15])),
+            record(0, 0, RecordKind::Handlers, b"\x02\x01h"),
         ),
-        ("malformed_record", 0x202, frame(1, &call(1))),
         (
             "slot_out_of_table",
             0x203,
-            frame(1, &record(0xff_ffff, 1, RecordKind::Item, b"x")),
+            record(0xff_ffff, 1, RecordKind::Item, b"x"),
+        ),
+        (
+            "slot_out_of_table",
+            0x203,
+            record(1, 1, RecordKind::Item, b"of a slot never handed out"),
         ),
         (
             "call_protocol",
             0x302,
-            frame(1, &record(0, 0, RecordKind::CallPart, &[1; 9])),
+            record(0, 0, RecordKind::CallPart, &[1; 9]),
         ),
-        (
-            "call_protocol",
-            0x302,
-            frame(1, &record(0, 0, RecordKind::Reply, &[1; 13])),
-        ),
-    ]
+        ("call_protocol", 0x302, record(0, 0, RecordKind::Reply, &[1; 13])),
+    ];
+    records
+        .map(|(label, code, record)| (label, code, frame(1, &record)))
+        .into()
 }
 
 #[tokio::test]
@@ -152,7 +150,7 @@ async fn bad_bytes_end_their_link_with_a_code_and_nothing_else() {
     sender.send(b"before").await.unwrap();
     let node = &pair.consumer;
     let mut expected: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
-    for (id, (label, code, bytes)) in bad_bytes().into_iter().enumerate() {
+    for (id, (label, code, bytes)) in bad_frames().into_iter().chain(bad_records()).enumerate() {
         let mut stream = linked(node, id as u8 + 1).await;
         stream.write_all(&bytes).await.unwrap();
         assert_eq!(bye(&mut stream).await, code, "{label}");
