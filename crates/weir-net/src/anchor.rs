@@ -63,8 +63,11 @@ impl Anchor {
         if link.is_gone() {
             return Err(MintError::PeerGone(peer.id()));
         }
-        let mut token = ClaimToken([0; 16]);
-        getrandom::fill(&mut token.0).map_err(|error| MintError::Random(error.to_string()))?;
+        let token = self
+            .node
+            .tokens
+            .take()
+            .map_err(|error| MintError::Random(error.to_string()))?;
         let slot = self.take_slot(link, token)?;
         self.state = State::Attached(slot);
         let config = &self.node.config;

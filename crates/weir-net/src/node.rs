@@ -27,6 +27,7 @@ use crate::{
     metrics::{NodeCounters, NodeMetrics},
     slot_table::SlotTable,
     sync::Mutex,
+    tokens::TokenPool,
 };
 
 /// How long `close` waits for peers to take what was sent.
@@ -43,6 +44,7 @@ pub(crate) struct NodeShared {
     pub(crate) deadlines: DeadlineQueue,
     pub(crate) handlers: Handlers,
     pub(crate) counters: NodeCounters,
+    pub(crate) tokens: TokenPool,
     links: RwLock<HashMap<NodeId, Arc<Link>>>,
     dialing: Mutex<HashMap<SocketAddr, Arc<tokio::sync::Mutex<()>>>>,
     origin: Instant,
@@ -198,6 +200,7 @@ impl Node {
             deadlines: DeadlineQueue::default(),
             handlers: Handlers::default(),
             counters: NodeCounters::default(),
+            tokens: TokenPool::default(),
             links: RwLock::default(),
             dialing: Mutex::default(),
             origin: Instant::now(),
