@@ -83,8 +83,8 @@ impl SlotTable {
 
     /// Does what an operation on the slot at `index` asks for. The caller may still hold its lock.
     pub(crate) fn settle(&self, index: u32, cell: &mut Cell, event: ConsumerEvent) {
-        if let (true, Some(link)) = (event.dirty, &cell.link) {
-            link.mark(index);
+        if let (Some(mark), Some(link)) = (event.mark, &cell.link) {
+            link.mark(index, mark);
         }
         if event.freed {
             if let Some(link) = cell.link.take() {

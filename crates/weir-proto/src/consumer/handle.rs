@@ -1,6 +1,6 @@
 //! What the consumer does with its slot: mint, take, stop, go.
 
-use super::{ConsumerEvent, ConsumerSlot, Deliver, Ending, LaneKey, Phase, Progress};
+use super::{ConsumerEvent, ConsumerSlot, Deliver, Ending, LaneKey, Mark, Phase, Progress};
 use crate::{
     Amount, Extent, Mail, Time, Window,
     wire::{ClaimToken, NodeId},
@@ -42,9 +42,13 @@ impl<W> ConsumerSlot<W> {
         if !self.mail.is_empty() {
             let (records, bytes) = self.mail.take(extent);
             self.consumed.add(records, bytes);
-            let dirty = !self.end_seen && !self.lost && !self.due.grant;
-            self.due.grant |= dirty;
-            return (Deliver::Records, ConsumerEvent { dirty, freed: false });
+            return (
+                Deliver::Records,
+                ConsumerEvent {
+                    mark: self.owe_grant(),
+                    freed: false,
+                },
+            );
         }
         if let Some(ending) = self.ending.take() {
             let delivered = self.consumed.records;
@@ -61,7 +65,7 @@ impl<W> ConsumerSlot<W> {
         }
         self.due.stop = true;
         ConsumerEvent {
-            dirty: self.phase == Phase::Bound,
+            mark: (self.phase == Phase::Bound).then_some(Mark::Now),
             freed: false,
         }
     }
@@ -84,7 +88,7 @@ impl<W> ConsumerSlot<W> {
         let mut event = ConsumerEvent::default();
         if self.phase == Phase::Bound && !self.end_seen && !self.lost {
             self.due.cancel = true;
-            event.dirty = true;
+            event.mark = Some(Mark::Now);
         } else if let Phase::Minted(_) = self.phase {
             // No longer claimable, but not free before the consumer has seen why.
             self.lost = true;
@@ -103,11 +107,28 @@ impl<W> ConsumerSlot<W> {
     pub fn progress(&self, generation: u16) -> Progress {
         if !self.is(generation) || self.done || self.ending.is_some() {
             Progress::Over
-        } else if self.mail.is_empty() && !self.due.grant && self.received.records < self.granted.records {
+        } else if self.mail.is_empty()
+            && self.due.grant.is_none()
+            && self.received.records < self.granted.records
+        {
             Progress::WaitingSince(self.progress)
         } else {
             Progress::Flowing
         }
+    }
+
+    /// A grant is due after records were taken; says how urgently to mark it, unless that is known.
+    fn owe_grant(&mut self) -> Option<Mark> {
+        let left = self.granted.records.saturating_sub(self.received.records);
+        let left_bytes = self.granted.bytes.saturating_sub(self.received.bytes);
+        let half_left =
+            left * 2 > u64::from(self.window.records) && left_bytes * 2 > u64::from(self.window.bytes);
+        let mark = Some(if half_left { Mark::Lazy } else { Mark::Soon });
+        if self.end_seen || self.lost || mark <= self.due.grant {
+            return None;
+        }
+        self.due.grant = mark;
+        mark
     }
 
     fn finish_consumer(&mut self) -> ConsumerEvent {
@@ -115,16 +136,13 @@ impl<W> ConsumerSlot<W> {
         self.waker = None;
         self.mail = Mail::default();
         self.partial = BytesMut::new();
-        self.due.grant = false;
+        self.due.grant = None;
         self.due.stop = false;
         let mut event = ConsumerEvent::default();
         if self.phase == Phase::Bound && !self.lost && !self.closed && !self.due.cancel {
-            if self.end_seen {
-                self.due.closed = true;
-            } else {
-                self.due.cancel = true;
-            }
-            event.dirty = true;
+            self.due.closed = self.end_seen;
+            self.due.cancel = !self.end_seen;
+            event.mark = Some(if self.end_seen { Mark::Soon } else { Mark::Now });
         }
         event.freed = self.free_if_over();
         event

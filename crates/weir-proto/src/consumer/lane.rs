@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::{Accept, Claim, ConsumerEvent, ConsumerSlot, Due, Ending, LaneKey, Phase, Rendered};
+use super::{Accept, Claim, ConsumerEvent, ConsumerSlot, Due, Ending, LaneKey, Mark, Phase, Rendered};
 use crate::{
     Batch, Time, Violation,
     wire::{ClaimToken, EndCode, NodeId, RecordKind, RefusedCode, SlotRef},
@@ -31,7 +31,7 @@ impl<W> ConsumerSlot<W> {
             Phase::Minted(right) if same(right, token) && self.peer == peer && self.lane == lane => {
                 self.phase = Phase::Bound;
                 self.progress = now;
-                self.due.grant = true;
+                self.due.grant = Some(Mark::Soon);
                 Claim::Claimed
             }
             Phase::Minted(_) => Claim::Refused(RefusedCode::NotYours),
@@ -110,7 +110,7 @@ impl<W> ConsumerSlot<W> {
         let freed = self.free_if_over();
         (
             Accept::Taken(self.waker.take()),
-            ConsumerEvent { dirty: false, freed },
+            ConsumerEvent { mark: None, freed },
         )
     }
 
@@ -126,7 +126,7 @@ impl<W> ConsumerSlot<W> {
             self.ending = Some(Ending::PeerLost);
         }
         let freed = self.free_if_over();
-        (self.waker.take(), ConsumerEvent { dirty: false, freed })
+        (self.waker.take(), ConsumerEvent { mark: None, freed })
     }
 
     /// Writes what is due to the producer into `batch`. The wait for progress starts anew with a grant.
@@ -140,7 +140,7 @@ impl<W> ConsumerSlot<W> {
             generation: self.generation,
         };
         let due = std::mem::take(&mut self.due);
-        if due.grant && !self.end_seen && !due.cancel {
+        if due.grant.is_some() && !self.end_seen && !due.cancel {
             self.granted = self.consumed.plus(self.window);
             let (records, bytes) = (
                 self.granted.records.to_le_bytes(),

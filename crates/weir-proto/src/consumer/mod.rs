@@ -74,12 +74,23 @@ pub enum Accept<W> {
     Stale,
 }
 
+/// How soon what is due to the producer must leave on its own, if no batch carries it before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mark {
+    /// A grant to a sender that has more than half its window left.
+    Lazy,
+    /// Other grants, and the close of a stream that ended.
+    Soon,
+    /// A stop or a cancel.
+    Now,
+}
+
 /// What the caller must do after an operation on a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[must_use]
 pub struct ConsumerEvent {
-    /// Mark the slot in its lane's dirty map.
-    pub dirty: bool,
+    /// Mark the slot in its lane's dirty map, this urgently.
+    pub mark: Option<Mark>,
     /// Give the index back to the allocator.
     pub freed: bool,
 }
@@ -117,7 +128,7 @@ pub enum Progress {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Due {
-    grant: bool,
+    grant: Option<Mark>,
     stop: bool,
     cancel: bool,
     closed: bool,
