@@ -3,6 +3,7 @@
 //! Each command is a module with its arguments and a `run`; this file only parses, starts logs and ends with the
 //! right exit code: 0 after a clean stop, 1 on failure, 2 on bad usage or configuration.
 
+mod address;
 mod bench;
 mod duration;
 mod exit;
@@ -16,7 +17,7 @@ mod worker;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// Carries generated tokens from the machines that make them to the people who wait for them.
 #[derive(Debug, Parser)]
@@ -59,6 +60,20 @@ fn main() -> ExitCode {
             logs::start();
             exit::code_of(cli.command.run())
         }
-        Err(error) => exit::code_of_usage(&error),
+        Err(error) => exit::code_of_usage(&error, &command_asked_for()),
     }
+}
+
+/// The command that was meant, as far as it is one: `weir bench plane`.
+fn command_asked_for() -> String {
+    let mut named = "weir".to_owned();
+    let mut command = Cli::command();
+    for word in std::env::args_os().skip(1) {
+        let Some(next) = command.find_subcommand(&word) else {
+            break;
+        };
+        named = format!("{named} {}", next.get_name());
+        command = next.clone();
+    }
+    named
 }

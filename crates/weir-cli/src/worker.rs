@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use tokio::time::Instant;
 use weir_engine::{
@@ -17,6 +17,7 @@ use weir_serve::{
 };
 
 use crate::{
+    address,
     exit::usage,
     process::{ProcessArgs, Stop, Stops, print_ready, run_on},
 };
@@ -27,16 +28,16 @@ const DRAIN: Duration = Duration::from_secs(30);
 /// Arguments of `weir worker`.
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArgs {
-    /// Directory where workers and frontends find each other.
-    #[arg(long)]
+    /// Directory where workers and frontends find each other; made if it is not there.
+    #[arg(long, value_name = "DIR")]
     run_dir: PathBuf,
     /// Name of this process, unique in the run directory. Default: w and the process id.
-    #[arg(long)]
+    #[arg(long, value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]
     engines: EngineArgs,
     /// Serve /metrics on this address.
-    #[arg(long)]
+    #[arg(long, value_name = "ADDR", value_parser = address::parse)]
     metrics_listen: Option<SocketAddr>,
     /// Allow --metrics-listen beyond loopback, where everyone can read it.
     #[arg(long)]
@@ -52,10 +53,10 @@ pub(crate) struct EngineArgs {
     #[arg(long, value_enum, default_value = "mock")]
     pub(crate) engine: EngineKind,
     /// Workers (engines) in a process.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) workers: u16,
     /// Divides the mock engine's times; `inf` for no waiting at all.
-    #[arg(long, default_value_t = 1.0, value_parser = parse_speedup)]
+    #[arg(long, value_name = "X", allow_negative_numbers = true, default_value_t = 1.0, value_parser = parse_speedup)]
     pub(crate) speedup: f64,
 }
 
@@ -126,7 +127,8 @@ async fn serve(args: WorkerArgs) -> Result<()> {
         tracing::info!(within = ?DRAIN, "draining");
         let left = stops.unless_again(host.drain(Instant::now() + DRAIN)).await?;
         if left > 0 {
-            tracing::warn!(left, "the drain timeout is over; requests in progress are cut");
+            host.close().await;
+            bail!("the drain timeout of {DRAIN:?} is over: {left} requests were cut");
         }
     }
     host.close().await;

@@ -107,7 +107,7 @@ impl LoadConfig {
         };
         let uri: Uri = self.url.parse().map_err(|_| invalid("is not a URL"))?;
         if uri.scheme_str() != Some("http") {
-            return Err(invalid("is not http"));
+            return Err(invalid("is not plain http, and TLS is not supported"));
         }
         let host = uri.host().ok_or_else(|| invalid("has no host"))?;
         let base = uri.path().trim_end_matches('/');

@@ -43,10 +43,13 @@ impl<'a> Field<'a> {
 
     /// An error that says what was expected here.
     pub(crate) fn expected(&self, what: impl std::fmt::Display) -> ApiError {
-        self.error(format_args!(
-            "must be {what}, not {}",
-            self.text().map_or_else(|| "absent".to_owned(), describe)
-        ))
+        let what = what.to_string();
+        let came = self.text().map_or_else(|| "absent".to_owned(), describe);
+        if what.starts_with(&came) {
+            // An object, but not of this shape: "not an object" would be untrue.
+            return self.error(format_args!("must be {what}"));
+        }
+        self.error(format_args!("must be {what}, not {came}"))
     }
 
     /// An error unless the member is absent, null or one of `neutral`: it asks for something not offered.
@@ -159,6 +162,10 @@ mod tests {
         assert_eq!(
             message("[]", |field| field.flag()),
             "x must be true or false, not an array"
+        );
+        assert_eq!(
+            message("{\"b\": 1}", |field| field.parse::<[u8; 2]>("an object with a")),
+            "x must be an object with a"
         );
     }
 
