@@ -110,15 +110,16 @@ impl NodeShared {
             .collect()
     }
 
-    /// Makes `link` the link to its peer. Gives back the one that stays if that is another: the connection that the
-    /// lower id dialled wins a crossing, else the first.
+    /// Makes `link` the link to its peer. Gives back the one that stays if that is another: a live link is replaced
+    /// only in a crossing, by the connection that this side dialled, and only if this side has the lower id. Nobody who
+    /// dials in can end a live link by giving its peer's id.
     pub(crate) fn adopt(&self, link: &Arc<Link>) -> Result<(), Arc<Link>> {
         let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
         let peer = link.peer.node;
         let replaced = match links.get(&peer) {
             Some(old) if old.is_gone() => None,
             Some(old) => {
-                let wins = link.dialed != old.dialed && link.dialed == (self.id < peer);
+                let wins = link.dialed && !old.dialed && self.id < peer;
                 if !wins {
                     return Err(old.clone());
                 }

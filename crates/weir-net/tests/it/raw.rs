@@ -310,6 +310,64 @@ async fn a_second_link_of_a_node_id_in_use_is_refused() {
     assert_eq!(node.metrics().links, 1);
 }
 
+/// A peer that `node` has dialled and that says it is `id`; the connection stays open as long as the stream.
+async fn dialled(node: &Node, id: u8) -> TcpStream {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let accept = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut prefix = [0; PREFIX];
+        stream.read_exact(&mut prefix).await.unwrap();
+        let mut body = vec![0; Hello::body_len(prefix).unwrap()];
+        stream.read_exact(&mut body).await.unwrap();
+        let accepted = Answer::Accept(hello(id)).encode();
+        stream.write_all(&accepted).await.unwrap();
+        stream
+    };
+    let (stream, peer) = tokio::join!(accept, node.connect(addr));
+    assert_eq!(peer.unwrap().id(), NodeId([id; 16]));
+    stream
+}
+
+#[tokio::test]
+async fn whoever_gives_the_id_of_a_dialled_peer_is_refused_and_ends_nothing() {
+    let node = Node::bind(NodeConfig::default()).await.unwrap();
+    // One id below the node's own and one above: no order of ids lets a stranger in.
+    for id in [0, 0xff] {
+        let _dialled = dialled(&node, id).await;
+        let find = |peer: &weir_net::Peer| peer.id() == NodeId([id; 16]);
+        let peer = node.peers().into_iter().find(find).unwrap();
+        let mut thief = TcpStream::connect(node.addr()).await.unwrap();
+        thief.write_all(&hello(id).encode()).await.unwrap();
+        assert!(matches!(
+            answer(&mut thief).await,
+            Answer::Refuse(weir_proto::wire::RefuseCode::Crossing, _)
+        ));
+        assert_eq!(peer.health(), weir_net::Health::Up);
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_has_dialled_already_is_found_by_dialling_it() {
+    for first_is_lower in [true, false] {
+        let one = Node::bind(NodeConfig::default()).await.unwrap();
+        let two = Node::bind(NodeConfig::default()).await.unwrap();
+        let (first, second) = if (one.id() < two.id()) == first_is_lower {
+            (one, two)
+        } else {
+            (two, one)
+        };
+        let there = first.connect(second.addr()).await.unwrap();
+        let back = second.connect(first.addr()).await.unwrap();
+        assert_eq!((there.id(), back.id()), (second.id(), first.id()));
+        assert_eq!(
+            (there.health(), back.health()),
+            (weir_net::Health::Up, weir_net::Health::Up)
+        );
+        assert_eq!((first.metrics().links, second.metrics().links), (1, 1));
+    }
+}
+
 #[tokio::test]
 async fn a_silent_peer_is_lost_and_a_quiet_one_is_kept() {
     let timeout = std::time::Duration::from_millis(200);
