@@ -1,0 +1,9 @@
+//! GGUF models on CPU, by layer range.
+//!
+//! A model file is mapped ([`gguf`]), cut into stages that each hold a range of layers, and run with our own forward
+//! and run-time dispatched kernels. Every row of a batch is computed as if it were alone, so results do not depend on
+//! neighbours, chunking, cuts, threads or instruction set.
+
+pub mod gguf;
+mod memory;
+pub mod tokenizer;
