@@ -5,5 +5,6 @@
 //! neighbours, chunking, cuts, threads or instruction set.
 
 pub mod gguf;
+pub mod kernels;
 mod memory;
 pub mod tokenizer;

@@ -1,0 +1,160 @@
+//! A weight matrix in tiles, and the multiplication of several matrices with the same rows in one parallel region.
+
+use super::activations::Activations;
+use super::format::{Format, TILE_ROWS};
+use super::output::Output;
+use super::isa::Level;
+use super::pool::Pool;
+use super::{Isa, dense, pack, scalar};
+use crate::gguf::{Gguf, TensorInfo};
+use crate::memory::Region;
+
+/// Activation rows handed to a kernel at once, so that their results stay on the stack.
+const STRIP: usize = 32;
+/// Aim for this many bytes of weights a part: small enough to share well, large enough to be worth an atomic.
+const PART_BYTES: usize = 96 << 10;
+
+/// Why a tensor cannot become a matrix.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MatrixError {
+    #[error("tensor {name} has type {kind}, for which there is no kernel (F32, F16, Q4_0, Q5_0, Q8_0, Q4_K, Q6_K have one)")]
+    Type { name: String, kind: &'static str },
+    #[error("no memory for tensor {name}: {source}")]
+    Memory { name: String, source: std::io::Error },
+}
+
+/// Weights of one tensor, packed.
+#[derive(Debug)]
+pub(crate) struct Matrix {
+    format: Format,
+    rows: usize,
+    columns: usize,
+    tile_bytes: usize,
+    data: Region,
+}
+
+impl Matrix {
+    /// Packs a tensor of the file into tiles and lets go of the file's pages.
+    pub(crate) fn load(gguf: &Gguf, tensor: &TensorInfo) -> Result<Self, MatrixError> {
+        let format = Format::of(tensor.kind)
+            .ok_or_else(|| MatrixError::Type { name: tensor.name.clone(), kind: tensor.kind.name })?;
+        let made = Self::pack(format, gguf.data(tensor), tensor.rows(), tensor.columns());
+        gguf.release_tensor(tensor);
+        made.map_err(|source| MatrixError::Memory { name: tensor.name.clone(), source })
+    }
+
+    pub(crate) fn pack(format: Format, data: &[u8], rows: usize, columns: usize) -> std::io::Result<Self> {
+        let tile_bytes = format.tile_bytes(columns);
+        let mut region = Region::zeroed(rows.div_ceil(TILE_ROWS) * tile_bytes)?;
+        let row_bytes = data.len() / rows.max(1);
+        let tiles = region.bytes_mut().chunks_exact_mut(tile_bytes);
+        for (tile, rows) in tiles.zip(data.chunks(row_bytes.max(1) * TILE_ROWS)) {
+            for (lane, row) in rows.chunks_exact(row_bytes).enumerate() {
+                pack::pack_row(format, row, columns, lane, tile);
+            }
+        }
+        Ok(Self { format, rows, columns, tile_bytes, data: region })
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub(crate) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    pub(crate) fn is_quantized(&self) -> bool {
+        self.format.is_quantized()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.data.bytes().len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn first_tile(&self) -> &[u8] {
+        &self.data.bytes()[..self.tile_bytes]
+    }
+
+    fn tiles(&self) -> usize {
+        self.rows.div_ceil(TILE_ROWS)
+    }
+
+    fn tiles_a_part(&self) -> usize {
+        (PART_BYTES / self.tile_bytes.max(1)).clamp(1, 64)
+    }
+
+    fn parts(&self) -> usize {
+        self.tiles().div_ceil(self.tiles_a_part())
+    }
+}
+
+/// One multiplication: `out = input * matrix^T`.
+#[derive(Debug)]
+pub(crate) struct Job<'a> {
+    pub(crate) matrix: &'a Matrix,
+    pub(crate) out: Output<'a>,
+}
+
+/// Multiplies the rows of `input` with each job's matrix, shared among the threads of the pool.
+pub(crate) fn multiply(pool: &Pool, isa: Isa, input: &Activations, jobs: &[Job<'_>]) {
+    for job in jobs {
+        assert_eq!(job.matrix.columns, input.columns, "rows of another width than the matrix");
+        assert_eq!((job.out.rows(), job.out.columns()), (input.rows, job.matrix.rows), "an output of another shape");
+    }
+    pool.run(jobs.iter().map(|job| job.matrix.parts()).sum(), &|part| {
+        let mut part = part;
+        for job in jobs {
+            if part < job.matrix.parts() {
+                multiply_part(isa, input, job, part);
+                return;
+            }
+            part -= job.matrix.parts();
+        }
+    });
+}
+
+#[expect(unsafe_code, reason = "writes the columns of this part, which no other thread has")]
+fn multiply_part(isa: Isa, input: &Activations, job: &Job<'_>, part: usize) {
+    let matrix = job.matrix;
+    let begin = part * matrix.tiles_a_part();
+    let end = (begin + matrix.tiles_a_part()).min(matrix.tiles());
+    let data = &matrix.data.bytes()[begin * matrix.tile_bytes..end * matrix.tile_bytes];
+    for (tile, bytes) in (begin..end).zip(data.chunks_exact(matrix.tile_bytes)) {
+        for first in (0..input.rows).step_by(STRIP) {
+            let mut lanes = [[0.0; TILE_ROWS]; STRIP];
+            let count = STRIP.min(input.rows - first);
+            multiply_tile(isa, matrix.format, bytes, input, first, &mut lanes[..count]);
+            for (row, lanes) in (first..).zip(&lanes[..count]) {
+                // SAFETY: the pool gives each part, so each tile, to one thread.
+                unsafe { job.out.write(row, tile, lanes) };
+            }
+        }
+    }
+}
+
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls code compiled for features found at run time"))]
+pub(super) fn multiply_tile(
+    isa: Isa,
+    format: Format,
+    tile: &[u8],
+    input: &Activations,
+    first: usize,
+    out: &mut [[f32; TILE_ROWS]],
+) {
+    if !format.is_quantized() {
+        return dense::tile(isa, format, tile, input, first, out);
+    }
+    match isa.level() {
+        Level::Scalar => scalar::tile(format, tile, input, first, out),
+        // SAFETY: this value of `Isa` is only made where the machine has these features.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => unsafe { super::avx2::tile(format, tile, input, first, out) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => unsafe { super::avx512::tile(format, tile, input, first, out) },
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => scalar::tile(format, tile, input, first, out),
+    }
+}
