@@ -4,7 +4,15 @@
 //! and run-time dispatched kernels. Every row of a batch is computed as if it were alone, so results do not depend on
 //! neighbours, chunking, cuts, threads or instruction set.
 
+pub mod arch;
+mod cache;
+mod forward;
 pub mod gguf;
 pub mod kernels;
 mod memory;
+mod stage;
 pub mod tokenizer;
+mod weights;
+
+pub use stage::{Row, Stage, StageError, StageSpec, Threads};
+pub use weights::LoadError;

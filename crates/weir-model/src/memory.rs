@@ -77,3 +77,18 @@ impl Region {
         self.map.as_deref_mut().unwrap_or_default()
     }
 }
+
+/// Bytes that can be reserved without pushing anything out: what the system reports, within the limit of its group.
+pub(crate) fn free_bytes() -> usize {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let number = |text: String| text.trim().parse::<usize>().ok();
+    let available = read("/proc/meminfo").and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+        Some(line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()? << 10)
+    });
+    let group = read("/sys/fs/cgroup/memory.max")
+        .and_then(number)
+        .zip(read("/sys/fs/cgroup/memory.current").and_then(number))
+        .map(|(most, used)| most.saturating_sub(used));
+    available.unwrap_or(usize::MAX).min(group.unwrap_or(usize::MAX))
+}

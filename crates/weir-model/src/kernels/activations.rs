@@ -3,9 +3,24 @@
 //! A block of 32 values has one scale, the sums of its halves (for the offset of unsigned weights), and the scaled sum
 //! (for the minimum that some weight blocks carry). Each row is quantized by itself.
 
-use super::Isa;
 use super::format::BLOCK;
 use super::isa::dispatched;
+use super::output::each_row;
+use super::pool::Pool;
+use super::Isa;
+
+/// 32 values of a row in eight bits.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct QuantBlock {
+    pub(super) quants: [i8; BLOCK],
+    /// A quant times this is the value.
+    pub(super) scale: f32,
+    /// Sums of the first and of the last 16 quants.
+    pub(super) halves: [i32; 2],
+    /// The sum of all quants, times the scale.
+    pub(super) scaled_sum: f32,
+}
 
 /// Rows of equal width, quantized on demand. Memory is kept between uses.
 #[derive(Debug, Default)]
@@ -13,10 +28,7 @@ pub(crate) struct Activations {
     pub(super) columns: usize,
     pub(super) rows: usize,
     pub(super) floats: Vec<f32>,
-    pub(super) quants: Vec<i8>,
-    pub(super) scales: Vec<f32>,
-    pub(super) halves: Vec<[i32; 2]>,
-    pub(super) scaled_sums: Vec<f32>,
+    pub(super) blocks: Vec<QuantBlock>,
 }
 
 impl Activations {
@@ -27,33 +39,22 @@ impl Activations {
         self.floats.resize(rows * columns, 0.0);
     }
 
-    pub(crate) fn row_mut(&mut self, row: usize) -> &mut [f32] {
-        &mut self.floats[row * self.columns..(row + 1) * self.columns]
-    }
-
     pub(crate) fn floats_mut(&mut self) -> &mut [f32] {
         &mut self.floats
     }
 
     /// Quantizes every row, to be called after the floats were written.
-    pub(crate) fn quantize(&mut self, isa: Isa) {
-        let blocks = self.rows * self.columns.div_ceil(BLOCK);
-        self.quants.resize(self.rows * self.columns, 0);
-        self.scales.resize(blocks, 0.0);
-        self.halves.resize(blocks, [0; 2]);
-        self.scaled_sums.resize(blocks, 0.0);
-        quantize(isa, &self.floats, &mut self.quants, &mut self.scales, &mut self.halves, &mut self.scaled_sums);
+    pub(crate) fn quantize(&mut self, pool: &Pool, isa: Isa) {
+        let (columns, floats) = (self.columns, &self.floats);
+        self.blocks.resize(self.rows * (columns / BLOCK), QuantBlock::default());
+        each_row(pool, &mut self.blocks, columns / BLOCK, &|row, blocks| {
+            quantize(isa, &floats[row * columns..(row + 1) * columns], blocks);
+        });
     }
 }
 
 dispatched! {
-    fn quantize(
-        floats: &[f32],
-        quants: &mut [i8],
-        scales: &mut [f32],
-        halves: &mut [[i32; 2]],
-        scaled_sums: &mut [f32],
-    ) = quantize_body;
+    fn quantize(floats: &[f32], blocks: &mut [QuantBlock]) = quantize_body;
 }
 
 /// Adding and subtracting this rounds a small float to the nearest integer, ties to even.
@@ -63,35 +64,25 @@ const ROUND: f32 = 12_582_912.0;
 #[expect(clippy::cast_possible_truncation, reason = "a quant is within -127 to 127")]
 #[expect(clippy::cast_precision_loss, reason = "a block's sum is below 2^24")]
 #[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
-fn quantize_body(
-    floats: &[f32],
-    quants: &mut [i8],
-    scales: &mut [f32],
-    halves: &mut [[i32; 2]],
-    scaled_sums: &mut [f32],
-) {
-    let (blocks, _) = floats.as_chunks::<BLOCK>();
-    let (outs, _) = quants.as_chunks_mut::<BLOCK>();
-    for ((((block, out), scale), half), scaled) in
-        blocks.iter().zip(outs).zip(scales.iter_mut()).zip(halves.iter_mut()).zip(scaled_sums.iter_mut())
-    {
+fn quantize_body(floats: &[f32], blocks: &mut [QuantBlock]) {
+    for (values, block) in floats.as_chunks::<BLOCK>().0.iter().zip(blocks) {
         let mut lanes = [0.0_f32; 16];
-        for (lane, (a, b)) in lanes.iter_mut().zip(block[..16].iter().zip(&block[16..])) {
+        for (lane, (a, b)) in lanes.iter_mut().zip(values[..16].iter().zip(&values[16..])) {
             let (a, b) = (a.abs(), b.abs());
             *lane = if a > b { a } else { b };
         }
         let largest = lanes.iter().fold(0.0_f32, |largest, lane| if *lane > largest { *lane } else { largest });
         let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
         let mut whole = [0_i32; BLOCK];
-        for (whole, value) in whole.iter_mut().zip(block) {
+        for (whole, value) in whole.iter_mut().zip(values) {
             let bits = (value * inverse + ROUND).to_bits();
             *whole = bits.wrapping_sub(ROUND.to_bits()).cast_signed().clamp(-127, 127);
         }
-        for (out, whole) in out.iter_mut().zip(&whole) {
-            *out = *whole as i8;
+        for (quant, whole) in block.quants.iter_mut().zip(&whole) {
+            *quant = *whole as i8;
         }
-        *half = [whole[..16].iter().sum(), whole[16..].iter().sum()];
-        *scale = largest / 127.0;
-        *scaled = *scale * (half[0] + half[1]) as f32;
+        block.halves = [whole[..16].iter().sum(), whole[16..].iter().sum()];
+        block.scale = largest / 127.0;
+        block.scaled_sum = block.scale * (block.halves[0] + block.halves[1]) as f32;
     }
 }

@@ -37,9 +37,7 @@ fn rows<const F: u32>(format: Format, tile: &[u8], input: &Activations, first: u
     let blocks = input.columns / BLOCK;
     let last = first + out.len();
     assert!(tile.len() >= format.tile_bytes(input.columns), "a tile is shorter than its columns");
-    assert!(input.quants.len() >= last * blocks * BLOCK, "activations are not quantized");
-    assert!(input.scales.len() >= last * blocks && input.halves.len() >= last * blocks);
-    assert!(input.scaled_sums.len() >= last * blocks);
+    assert!(input.blocks.len() >= last * blocks, "activations are not quantized");
     let mut at = first;
     let mut rest = out;
     while !rest.is_empty() {
@@ -171,8 +169,8 @@ unsafe fn block_rows<const F: u32, const R: usize>(
             let scales = scales::<F>(format, scale_base, half, index);
             for (row, sum) in sums.iter_mut().enumerate() {
                 let at = (first + row) * blocks + index;
-                let values = input.quants.as_ptr().add(at * BLOCK).cast::<i32>();
-                let [a, b] = *input.halves.get_unchecked(at);
+                let block = input.blocks.get_unchecked(at);
+                let (values, [a, b]) = (block.quants.as_ptr().cast::<i32>(), block.halves);
                 let (mut low, mut high) = (_mm256_set1_epi32(-offset * a), _mm256_set1_epi32(-offset * b));
                 for group in 0..4 {
                     let value = |group: usize| _mm256_set1_epi32(values.add(group).read_unaligned());
@@ -184,10 +182,10 @@ unsafe fn block_rows<const F: u32, const R: usize>(
                     high = _mm256_mullo_epi32(high, scales.second);
                 }
                 let total = _mm256_cvtepi32_ps(_mm256_add_epi32(low, high));
-                let step = _mm256_mul_ps(scales.step, _mm256_set1_ps(*input.scales.get_unchecked(at)));
+                let step = _mm256_mul_ps(scales.step, _mm256_set1_ps(block.scale));
                 *sum = _mm256_add_ps(*sum, _mm256_mul_ps(total, step));
                 if F == Q4K {
-                    let scaled = _mm256_set1_ps(*input.scaled_sums.get_unchecked(at));
+                    let scaled = _mm256_set1_ps(block.scaled_sum);
                     *sum = _mm256_sub_ps(*sum, _mm256_mul_ps(scales.min, scaled));
                 }
             }

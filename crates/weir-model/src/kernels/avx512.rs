@@ -37,9 +37,7 @@ fn rows<const F: u32>(format: Format, tile: &[u8], input: &Activations, first: u
     let blocks = input.columns / BLOCK;
     let last = first + out.len();
     assert!(tile.len() >= format.tile_bytes(input.columns), "a tile is shorter than its columns");
-    assert!(input.quants.len() >= last * blocks * BLOCK, "activations are not quantized");
-    assert!(input.scales.len() >= last * blocks && input.halves.len() >= last * blocks);
-    assert!(input.scaled_sums.len() >= last * blocks);
+    assert!(input.blocks.len() >= last * blocks, "activations are not quantized");
     let mut at = first;
     let mut rest = out;
     while !rest.is_empty() {
@@ -157,8 +155,8 @@ unsafe fn block_rows<const F: u32, const R: usize>(
             let scales = scales::<F>(format, scale_base, index);
             for (row, sum) in sums.iter_mut().enumerate() {
                 let at = (first + row) * blocks + index;
-                let values = input.quants.as_ptr().add(at * BLOCK).cast::<i32>();
-                let [a, b] = *input.halves.get_unchecked(at);
+                let block = input.blocks.get_unchecked(at);
+                let (values, [a, b]) = (block.quants.as_ptr().cast::<i32>(), block.halves);
                 let (mut low, mut high) = match F {
                     Q6K => (_mm512_set1_epi32(-offset * a), _mm512_set1_epi32(-offset * b)),
                     Q4K => (_mm512_setzero_si512(), _mm512_setzero_si512()),
@@ -174,10 +172,10 @@ unsafe fn block_rows<const F: u32, const R: usize>(
                     high = _mm512_mullo_epi32(high, scales.second);
                 }
                 let total = _mm512_cvtepi32_ps(_mm512_add_epi32(low, high));
-                let step = _mm512_mul_ps(scales.step, _mm512_set1_ps(*input.scales.get_unchecked(at)));
+                let step = _mm512_mul_ps(scales.step, _mm512_set1_ps(block.scale));
                 *sum = _mm512_add_ps(*sum, _mm512_mul_ps(total, step));
                 if F == Q4K {
-                    let scaled = _mm512_set1_ps(*input.scaled_sums.get_unchecked(at));
+                    let scaled = _mm512_set1_ps(block.scaled_sum);
                     *sum = _mm512_sub_ps(*sum, _mm512_mul_ps(scales.min, scaled));
                 }
             }

@@ -6,6 +6,7 @@
 //! `unsafe` in this crate lives here and in [`crate::memory`]; nothing here knows what a model is.
 
 mod activations;
+mod attention;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -23,10 +24,11 @@ mod tests;
 pub(crate) mod vector;
 
 pub(crate) use activations::Activations;
+pub(crate) use attention::{Seen, attend};
 pub(crate) use format::Format;
 pub use isa::Isa;
 pub(crate) use matrix::{Job, Matrix, MatrixError, multiply};
-pub(crate) use output::Output;
+pub(crate) use output::{Output, each_row, each_rows};
 pub(crate) use pack::read_row;
 
 /// Names the arithmetic. Two builds with one fingerprint give the same bits for the same model and input.

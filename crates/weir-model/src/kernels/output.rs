@@ -7,6 +7,7 @@
 use std::marker::PhantomData;
 
 use super::format::TILE_ROWS;
+use super::pool::Pool;
 
 /// `rows` rows of `columns` floats being written.
 #[derive(Debug)]
@@ -49,15 +50,41 @@ impl<'a> Output<'a> {
             std::ptr::copy_nonoverlapping(lanes.as_ptr(), to, count);
         }
     }
+}
 
-    /// A part of one row, for writing.
-    ///
-    /// # Safety
-    /// No other thread may use this part of the row at the same time, and the caller may hold it only once.
-    #[expect(clippy::mut_from_ref, reason = "the caller vouches that parts are disjoint")]
-    pub(crate) unsafe fn part(&self, row: usize, begin: usize, len: usize) -> &mut [f32] {
-        assert!(row < self.rows && begin + len <= self.columns, "a part outside of the output");
-        // SAFETY: the part lies inside the slice, as checked, and is used by this thread alone.
-        unsafe { std::slice::from_raw_parts_mut(self.start.add(row * self.columns + begin), len) }
+/// Calls `work` for every row of `data`, rows shared among the threads of the pool a few at a time.
+pub(crate) fn each_row<T: Send>(pool: &Pool, data: &mut [T], width: usize, work: &(dyn Fn(usize, &mut [T]) + Sync)) {
+    // Some thousand values are worth handing to another thread.
+    each_rows(pool, data, width, (2048 / width.max(1)).max(1), work);
+}
+
+/// As [`each_row`], with the number of rows that go together.
+pub(crate) fn each_rows<T: Send>(
+    pool: &Pool,
+    data: &mut [T],
+    width: usize,
+    together: usize,
+    work: &(dyn Fn(usize, &mut [T]) + Sync),
+) {
+    let rows = data.len() / width.max(1);
+    let start = Shared(data.as_mut_ptr());
+    pool.run(rows.div_ceil(together), &|part| {
+        for row in part * together..((part + 1) * together).min(rows) {
+            // SAFETY: the row lies inside the slice, and the pool gives each part, so each row, to one thread.
+            let row_slice = unsafe { std::slice::from_raw_parts_mut(start.at(row * width), width) };
+            work(row, row_slice);
+        }
+    });
+}
+
+/// The start of a slice that threads share by rows.
+struct Shared<T>(*mut T);
+
+// SAFETY: every thread makes slices of its own rows only, and values may move between threads.
+unsafe impl<T: Send> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    fn at(&self, index: usize) -> *mut T {
+        self.0.wrapping_add(index)
     }
 }

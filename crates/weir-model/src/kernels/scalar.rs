@@ -35,18 +35,17 @@ pub(super) fn tile(format: Format, tile: &[u8], input: &Activations, first: usiz
         *out = [0.0; TILE_ROWS];
         for index in 0..blocks {
             let quants = &quants[index * format.quant_bytes()..];
-            let at = row * blocks + index;
-            let values = &input.quants[at * BLOCK..][..BLOCK];
+            let values = &input.blocks[row * blocks + index];
             for (lane, sum) in out.iter_mut().enumerate() {
                 let product = |column: usize| {
                     let weight = i32::from(quant(format, quants, lane, column)) - format.offset();
-                    weight * i32::from(values[column])
+                    weight * i32::from(values.quants[column])
                 };
                 let halves: [i32; 2] = [(0..16).map(product).sum(), (16..32).map(product).sum()];
                 let (total, step, min) = scaled(format, scales, index, lane, halves);
-                *sum += total as f32 * (step * input.scales[at]);
+                *sum += total as f32 * (step * values.scale);
                 if format == Format::Q4K {
-                    *sum -= min * input.scaled_sums[at];
+                    *sum -= min * values.scaled_sum;
                 }
             }
         }

@@ -54,7 +54,7 @@ fn input(rows: usize, columns: usize, dice: &mut Dice) -> Activations {
     let mut input = Activations::default();
     input.resize(rows, columns);
     input.floats_mut().iter_mut().for_each(|value| *value = 3.0 * dice.float());
-    input.quantize(Isa::available()[0]);
+    input.quantize(&Pool::new(1).unwrap(), Isa::available()[0]);
     input
 }
 
@@ -99,7 +99,7 @@ fn a_row_does_not_depend_on_its_batch() {
                 let mut alone = Activations::default();
                 alone.resize(1, 512);
                 alone.floats_mut().copy_from_slice(&all.floats[row * 512..(row + 1) * 512]);
-                alone.quantize(*isa);
+                alone.quantize(&Pool::new(1).unwrap(), *isa);
                 assert_eq!(product(*isa, 1, &matrix, &alone, 1), together[row * 16..(row + 1) * 16]);
             }
         }
@@ -139,7 +139,7 @@ fn the_extremes_of_eight_bit_weights_do_not_saturate() {
     input.resize(1, columns);
     input.floats_mut().fill(127.0);
     for isa in Isa::available() {
-        input.quantize(*isa);
+        input.quantize(&Pool::new(1).unwrap(), *isa);
         let mut out = [[0.0; TILE_ROWS]];
         multiply_tile(*isa, Format::Q8_0, matrix.first_tile(), &input, 0, &mut out);
         assert_eq!(out[0], [-128.0 * 127.0 * 64.0; TILE_ROWS], "{}", isa.name());
