@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 use super::Isa;
 use super::isa::dispatched;
-use super::vector::{dots, exponentiate};
+use super::vector::{accumulate, dot, dot4, exponentiate};
 
 /// The keys and values of one key head that a row may see, oldest first.
 #[derive(Clone, Copy, Debug)]
@@ -51,83 +51,99 @@ pub(crate) fn attend(isa: Isa, queries: &[f32], seen: Seen<'_>, scale: f32, out:
     SCORES.with_borrow_mut(|scores| attend_in(isa, queries, seen, scale, scores, out));
 }
 
+/// Values summed at once: two registers of 16 lanes for each of four heads.
+const COLUMNS: usize = 32;
+
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 fn attend_body(queries: &[f32], seen: Seen<'_>, scale: f32, scores: &mut Vec<f32>, out: &mut [f32]) {
-    let mut queries = queries;
-    let mut out = out;
-    while !queries.is_empty() {
-        let heads = match queries.len() / seen.width {
-            4.. => 4,
-            2.. => 2,
-            _ => 1,
-        };
-        let (now, later) = queries.split_at(heads * seen.width);
-        let (to, rest) = out.split_at_mut(heads * seen.width);
-        match heads {
-            4 => heads_body::<4>(now, seen, scale, scores, to),
-            2 => heads_body::<2>(now, seen, scale, scores, to),
-            _ => heads_body::<1>(now, seen, scale, scores, to),
+    let (width, count) = (seen.width, seen.count);
+    scores.resize(queries.len() / width * count, 0.0);
+    let fours = queries.chunks(4 * width).zip(scores.chunks_mut(4 * count)).zip(out.chunks_mut(4 * width));
+    for ((queries, scores), out) in fours {
+        score(queries, seen, scale, scores);
+        let mut inverse = [0.0; 4];
+        for (inverse, scores) in inverse.iter_mut().zip(scores.chunks_exact_mut(count)) {
+            *inverse = 1.0 / exponentiate(scores);
         }
-        queries = later;
-        out = rest;
-    }
-}
-
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
-fn heads_body<const H: usize>(
-    queries: &[f32],
-    seen: Seen<'_>,
-    scale: f32,
-    scores: &mut Vec<f32>,
-    out: &mut [f32],
-) {
-    scores.resize(H * seen.count, 0.0);
-    for (at, key) in seen.rows(seen.keys).enumerate() {
-        for (head, dot) in dots::<H>(queries, key).into_iter().enumerate() {
-            scores[head * seen.count + at] = dot * scale;
-        }
-    }
-    let mut inverse = [0.0; H];
-    for (inverse, scores) in inverse.iter_mut().zip(scores.chunks_exact_mut(seen.count)) {
-        *inverse = 1.0 / exponentiate(scores);
-    }
-    let mut begin = 0;
-    while begin < seen.width {
-        if seen.width - begin >= 32 {
-            weigh::<H, 32>(seen, scores, begin, inverse, out);
-            begin += 32;
+        if queries.len() == 4 * width {
+            weigh4(seen, scores, out);
         } else {
-            weigh::<H, 1>(seen, scores, begin, inverse, out);
-            begin += 1;
-        }
-    }
-}
-
-/// The weighted sum of values for columns `begin..begin + D` of all heads.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
-fn weigh<const H: usize, const D: usize>(
-    seen: Seen<'_>,
-    scores: &[f32],
-    begin: usize,
-    inverse: [f32; H],
-    out: &mut [f32],
-) {
-    let mut sums = [[0.0_f32; D]; H];
-    for (at, value) in seen.rows(seen.values).enumerate() {
-        let value = &value[begin..begin + D];
-        for (head, sum) in sums.iter_mut().enumerate() {
-            let weight = scores[head * seen.count + at];
-            for column in 0..D {
-                sum[column] += weight * value[column];
+            for (scores, out) in scores.chunks_exact(count).zip(out.chunks_exact_mut(width)) {
+                weigh(seen, scores, 0, out);
             }
         }
-    }
-    for (head, sum) in sums.iter().enumerate() {
-        for (column, sum) in sum.iter().enumerate() {
-            out[head * seen.width + begin + column] = sum * inverse[head];
+        for (inverse, out) in inverse.iter().zip(out.chunks_exact_mut(width)) {
+            out.iter_mut().for_each(|out| *out *= inverse);
         }
+    }
+}
+
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
+fn score(queries: &[f32], seen: Seen<'_>, scale: f32, scores: &mut [f32]) {
+    let (width, count) = (seen.width, seen.count);
+    if queries.len() == 4 * width {
+        let four: [&[f32]; 4] = std::array::from_fn(|head| &queries[head * width..(head + 1) * width]);
+        let (first, rest) = scores.split_at_mut(count);
+        let (second, rest) = rest.split_at_mut(count);
+        let (third, fourth) = rest.split_at_mut(count);
+        let places = first.iter_mut().zip(second).zip(third).zip(fourth);
+        for (key, (((first, second), third), fourth)) in seen.rows(seen.keys).zip(places) {
+            [*first, *second, *third, *fourth] = dot4(four, key).map(|dot| dot * scale);
+        }
+        return;
+    }
+    for (query, scores) in queries.chunks_exact(width).zip(scores.chunks_exact_mut(count)) {
+        for (key, score) in seen.rows(seen.keys).zip(scores) {
+            *score = dot(query, key) * scale;
+        }
+    }
+}
+
+/// The weighted sum of values for four heads.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
+fn weigh4(seen: Seen<'_>, scores: &[f32], out: &mut [f32]) {
+    let (width, count) = (seen.width, seen.count);
+    let whole = width / COLUMNS * COLUMNS;
+    let of = |head: usize| &scores[head * count..(head + 1) * count];
+    for begin in (0..whole).step_by(COLUMNS) {
+        let (mut s0, mut s1, mut s2, mut s3) = ([0.0; COLUMNS], [0.0; COLUMNS], [0.0; COLUMNS], [0.0; COLUMNS]);
+        let weights = of(0).iter().zip(of(1)).zip(of(2)).zip(of(3));
+        for (value, (((w0, w1), w2), w3)) in seen.rows(seen.values).zip(weights) {
+            let Some((value, _)) = value[begin..].split_first_chunk::<COLUMNS>() else { continue };
+            accumulate(&mut s0, &[*w0; COLUMNS], value);
+            accumulate(&mut s1, &[*w1; COLUMNS], value);
+            accumulate(&mut s2, &[*w2; COLUMNS], value);
+            accumulate(&mut s3, &[*w3; COLUMNS], value);
+        }
+        for (head, sum) in [s0, s1, s2, s3].iter().enumerate() {
+            out[head * width + begin..][..COLUMNS].copy_from_slice(sum);
+        }
+    }
+    if whole < width {
+        for head in 0..4 {
+            weigh(seen, of(head), whole, &mut out[head * width..(head + 1) * width]);
+        }
+    }
+}
+
+/// The weighted sum of values for one head, from column `from` on.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
+fn weigh(seen: Seen<'_>, scores: &[f32], from: usize, out: &mut [f32]) {
+    let mut begin = from;
+    while let Some(out) = out.get_mut(begin..begin + COLUMNS) {
+        let mut sum = [0.0; COLUMNS];
+        for (value, weight) in seen.rows(seen.values).zip(scores) {
+            let Some((value, _)) = value[begin..].split_first_chunk::<COLUMNS>() else { continue };
+            accumulate(&mut sum, &[*weight; COLUMNS], value);
+        }
+        out.copy_from_slice(&sum);
+        begin += COLUMNS;
+    }
+    for (column, out) in out.iter_mut().enumerate().skip(begin) {
+        *out = seen.rows(seen.values).zip(scores).fold(0.0, |sum, (value, weight)| sum + weight * value[column]);
     }
 }

@@ -6,7 +6,7 @@
 
 use std::arch::x86_64::*;
 
-use super::activations::Activations;
+use super::activations::{Activations, QuantBlock};
 use super::format::{BLOCK, Format, SUPER, TILE_ROWS};
 
 const Q4_0: u32 = Format::Q4_0.type_id();
@@ -121,29 +121,60 @@ struct Scales {
 }
 
 /// # Safety
-/// `at` must point to the scales of a tile of format `F` with more than `index` blocks.
+/// `at` must point to the scales of block `index` in a tile of format `F`.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
-unsafe fn scales<const F: u32>(format: Format, at: *const u8, half: usize, index: usize) -> Scales {
+unsafe fn scales<const F: u32>(at: *const u8, half: usize, index: usize) -> Scales {
     let zero = _mm256_setzero_si256();
     // SAFETY: the caller vouches for the scales; offsets follow the format's layout.
     unsafe {
         let halves = |at: *const u8| _mm256_cvtph_ps(_mm_loadu_si128(at.add(half * 16).cast()));
         if F == Q4K || F == Q6K {
-            let head = at.add(index / SUPER * format.super_scale_bytes());
-            let own = head.add(if F == Q4K { 64 } else { 32 } + index % SUPER * 32 + half * 8);
+            let own = at.add(if F == Q4K { 64 } else { 32 } + index % SUPER * 32 + half * 8);
             let (first, second) = (_mm_loadl_epi64(own.cast()), _mm_loadl_epi64(own.add(16).cast()));
             if F == Q4K {
                 let whole = |bytes: __m128i| _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
-                let step = _mm256_mul_ps(halves(head), whole(first));
-                let min = _mm256_mul_ps(halves(head.add(32)), whole(second));
+                let step = _mm256_mul_ps(halves(at), whole(first));
+                let min = _mm256_mul_ps(halves(at.add(32)), whole(second));
                 return Scales { step, min, first: zero, second: zero };
             }
             let (first, second) = (_mm256_cvtepi8_epi32(first), _mm256_cvtepi8_epi32(second));
-            return Scales { step: halves(head), min: _mm256_setzero_ps(), first, second };
+            return Scales { step: halves(at), min: _mm256_setzero_ps(), first, second };
         }
-        Scales { step: halves(at.add(index * 32)), min: _mm256_setzero_ps(), first: zero, second: zero }
+        Scales { step: halves(at), min: _mm256_setzero_ps(), first: zero, second: zero }
     }
+}
+
+/// Adds the products of a block with one row's values to the row's sums.
+#[inline]
+#[target_feature(enable = "avx2,f16c")]
+fn accumulate<const F: u32>(
+    format: Format,
+    groups: &[__m256i; 8],
+    scales: &Scales,
+    block: &QuantBlock,
+    sum: __m256,
+) -> __m256 {
+    let [a, b] = block.halves;
+    let offset = if F == Q8_0 { 0 } else { format.offset() };
+    let (mut low, mut high) = (_mm256_set1_epi32(-offset * a), _mm256_set1_epi32(-offset * b));
+    let (values, _) = block.quants.as_chunks::<4>();
+    let value = |group: usize| _mm256_set1_epi32(i32::from_le_bytes(values[group].map(i8::cast_unsigned)));
+    for group in 0..4 {
+        low = product::<F>(low, groups[group], value(group));
+        high = product::<F>(high, groups[group + 4], value(group + 4));
+    }
+    if F == Q6K {
+        low = _mm256_mullo_epi32(low, scales.first);
+        high = _mm256_mullo_epi32(high, scales.second);
+    }
+    let total = _mm256_cvtepi32_ps(_mm256_add_epi32(low, high));
+    let step = _mm256_mul_ps(scales.step, _mm256_set1_ps(block.scale));
+    let sum = _mm256_add_ps(sum, _mm256_mul_ps(total, step));
+    if F == Q4K {
+        return _mm256_sub_ps(sum, _mm256_mul_ps(scales.min, _mm256_set1_ps(block.scaled_sum)));
+    }
+    sum
 }
 
 /// # Safety
@@ -160,35 +191,21 @@ unsafe fn block_rows<const F: u32, const R: usize>(
     out: &mut [[f32; TILE_ROWS]],
 ) {
     let mut sums = [_mm256_setzero_ps(); R];
-    let offset = if F == Q8_0 { 0 } else { format.offset() };
     // SAFETY: the caller vouches for tile and input; indices stay below `blocks` and `first + R`.
     unsafe {
-        let scale_base = tile.add(blocks * format.quant_bytes());
         for index in 0..blocks {
-            let groups = unpack::<F>(tile.add(index * format.quant_bytes() + half * 32));
-            let scales = scales::<F>(format, scale_base, half, index);
-            for (row, sum) in sums.iter_mut().enumerate() {
-                let at = (first + row) * blocks + index;
-                let block = input.blocks.get_unchecked(at);
-                let (values, [a, b]) = (block.quants.as_ptr().cast::<i32>(), block.halves);
-                let (mut low, mut high) = (_mm256_set1_epi32(-offset * a), _mm256_set1_epi32(-offset * b));
-                for group in 0..4 {
-                    let value = |group: usize| _mm256_set1_epi32(values.add(group).read_unaligned());
-                    low = product::<F>(low, groups[group], value(group));
-                    high = product::<F>(high, groups[group + 4], value(group + 4));
-                }
-                if F == Q6K {
-                    low = _mm256_mullo_epi32(low, scales.first);
-                    high = _mm256_mullo_epi32(high, scales.second);
-                }
-                let total = _mm256_cvtepi32_ps(_mm256_add_epi32(low, high));
-                let step = _mm256_mul_ps(scales.step, _mm256_set1_ps(block.scale));
-                *sum = _mm256_add_ps(*sum, _mm256_mul_ps(total, step));
-                if F == Q4K {
-                    let scaled = _mm256_set1_ps(block.scaled_sum);
-                    *sum = _mm256_sub_ps(*sum, _mm256_mul_ps(scales.min, scaled));
-                }
+            let groups = unpack::<F>(tile.add(format.quants_at(index) + half * 32));
+            let scales = scales::<F>(tile.add(format.scales_at(index)), half, index);
+            // Written out, because sums indexed in a loop would live in memory.
+            macro_rules! row {
+                ($($row:literal)*) => {$(
+                    if $row < R {
+                        let block = input.blocks.get_unchecked((first + $row) * blocks + index);
+                        sums[$row] = accumulate::<F>(format, &groups, &scales, block, sums[$row]);
+                    }
+                )*};
             }
+            row!(0 1 2 3);
         }
         for (sum, out) in sums.iter().zip(out) {
             _mm256_storeu_ps(out.as_mut_ptr().add(half * 8), *sum);

@@ -1,6 +1,7 @@
-//! How weights lie in memory: tiles of 16 rows, quants first, scales behind them.
+//! How weights lie in memory: tiles of 16 rows, in chunks of scales followed by quants.
 //!
-//! In a tile, a block covers 32 columns. Its quants are stored as unsigned numbers with an offset, in eight groups of four
+//! In a tile, a block covers 32 columns; a chunk is two blocks, or the eight of a super-block. Everything is read in the
+//! order it lies in, and every part begins at a cache line. Its quants are stored as unsigned numbers with an offset, in eight groups of four
 //! columns: byte `4 r + i` of group `g` belongs to row `r`, column `4 g + i`. Four-bit planes hold group `p` in the low
 //! and group `p + 4` in the high half. Scales stay as the file has them, 16 rows side by side.
 
@@ -74,23 +75,39 @@ impl Format {
         }
     }
 
-    /// Bytes of all scales of a tile.
-    pub(crate) const fn scale_bytes(self, blocks: usize) -> usize {
+    /// Blocks in a chunk.
+    pub(crate) const fn chunk_blocks(self) -> usize {
         match self {
-            Self::F32 | Self::F16 => 0,
-            Self::Q8_0 | Self::Q5_0 | Self::Q4_0 => blocks * 32,
-            Self::Q4K => blocks / SUPER * Self::Q4K.super_scale_bytes(),
-            Self::Q6K => blocks / SUPER * Self::Q6K.super_scale_bytes(),
+            Self::Q4K | Self::Q6K => SUPER,
+            _ => 2,
         }
     }
 
-    /// Bytes of the scales of a super-block: one or two half floats a row, then two bytes a row and block.
-    pub(crate) const fn super_scale_bytes(self) -> usize {
+    /// Bytes of scales in a chunk: one or two half floats a row, in super-blocks then two bytes a row and block.
+    pub(crate) const fn chunk_scale_bytes(self) -> usize {
         match self {
             Self::Q4K => 64 + SUPER * 32,
-            Self::Q6K => 32 + SUPER * 32,
-            _ => 0,
+            // 32 bytes are padding.
+            Self::Q6K => 32 + SUPER * 32 + 32,
+            _ => 64,
         }
+    }
+
+    /// Bytes of a chunk.
+    pub(crate) const fn chunk_bytes(self) -> usize {
+        self.chunk_scale_bytes() + self.chunk_blocks() * self.quant_bytes()
+    }
+
+    /// Where the quants of a block begin in a tile.
+    pub(crate) const fn quants_at(self, block: usize) -> usize {
+        let (chunk, inner) = (block / self.chunk_blocks(), block % self.chunk_blocks());
+        chunk * self.chunk_bytes() + self.chunk_scale_bytes() + inner * self.quant_bytes()
+    }
+
+    /// Where the scales of a block's chunk begin in a tile; those of a two-block chunk are already the block's own.
+    pub(crate) const fn scales_at(self, block: usize) -> usize {
+        let own = if self.chunk_blocks() == 2 { block % 2 * 32 } else { 0 };
+        block / self.chunk_blocks() * self.chunk_bytes() + own
     }
 
     /// Bytes of a tile with this many columns, rounded up so that the next one is aligned.
@@ -98,7 +115,7 @@ impl Format {
         let exact = match self {
             Self::F32 => 4 * columns * TILE_ROWS,
             Self::F16 => 2 * columns * TILE_ROWS,
-            _ => columns / BLOCK * self.quant_bytes() + self.scale_bytes(columns / BLOCK),
+            _ => (columns / BLOCK).div_ceil(self.chunk_blocks()) * self.chunk_bytes(),
         };
         exact.next_multiple_of(64)
     }

@@ -50,7 +50,7 @@ impl Matrix {
         let tiles = region.bytes_mut().chunks_exact_mut(tile_bytes);
         for (tile, rows) in tiles.zip(data.chunks(row_bytes.max(1) * TILE_ROWS)) {
             for (lane, row) in rows.chunks_exact(row_bytes).enumerate() {
-                pack::pack_row(format, row, columns, lane, tile);
+                pack::pack_row(format, row, lane, tile);
             }
         }
         Ok(Self { format, rows, columns, tile_bytes, data: region })
@@ -121,9 +121,9 @@ fn multiply_part(isa: Isa, input: &Activations, job: &Job<'_>, part: usize) {
     let begin = part * matrix.tiles_a_part();
     let end = (begin + matrix.tiles_a_part()).min(matrix.tiles());
     let data = &matrix.data.bytes()[begin * matrix.tile_bytes..end * matrix.tile_bytes];
+    let mut lanes = [[0.0; TILE_ROWS]; STRIP];
     for (tile, bytes) in (begin..end).zip(data.chunks_exact(matrix.tile_bytes)) {
         for first in (0..input.rows).step_by(STRIP) {
-            let mut lanes = [[0.0; TILE_ROWS]; STRIP];
             let count = STRIP.min(input.rows - first);
             multiply_tile(isa, matrix.format, bytes, input, first, &mut lanes[..count]);
             for (row, lanes) in (first..).zip(&lanes[..count]) {

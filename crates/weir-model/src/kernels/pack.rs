@@ -52,29 +52,27 @@ fn q6_k(bytes: &[u8], index: usize) -> (Block, u8, u8) {
 }
 
 /// Puts one row of a file into lane `lane` of a tile.
-pub(super) fn pack_row(format: Format, row: &[u8], columns: usize, lane: usize, tile: &mut [u8]) {
-    let blocks = columns / BLOCK;
-    let (quants, scales) = tile.split_at_mut(if format.is_quantized() { blocks * format.quant_bytes() } else { 0 });
+pub(super) fn pack_row(format: Format, row: &[u8], lane: usize, tile: &mut [u8]) {
     match format {
-        Format::F32 => pack_floats::<4>(row, lane, scales),
-        Format::F16 => pack_floats::<2>(row, lane, scales),
+        Format::F32 => pack_floats::<4>(row, lane, tile),
+        Format::F16 => pack_floats::<2>(row, lane, tile),
         Format::Q8_0 => {
             for (index, block) in row.chunks_exact(34).enumerate() {
                 let values = std::array::from_fn(|column| block[2 + column] ^ 0x80);
-                put(format, &Block { quants: values }, lane, &mut quants[index * format.quant_bytes()..]);
-                scales[index * 32 + lane * 2..][..2].copy_from_slice(&half(block));
+                put(format, &Block { quants: values }, lane, &mut tile[format.quants_at(index)..]);
+                tile[format.scales_at(index) + lane * 2..][..2].copy_from_slice(&half(block));
             }
         }
         Format::Q5_0 | Format::Q4_0 => {
             let bytes = if format == Format::Q5_0 { 22 } else { 18 };
             for (index, block) in row.chunks_exact(bytes).enumerate() {
                 let values = if bytes == 22 { q5_0(block) } else { Block { quants: nibbles(&block[2..]) } };
-                put(format, &values, lane, &mut quants[index * format.quant_bytes()..]);
-                scales[index * 32 + lane * 2..][..2].copy_from_slice(&half(block));
+                put(format, &values, lane, &mut tile[format.quants_at(index)..]);
+                tile[format.scales_at(index) + lane * 2..][..2].copy_from_slice(&half(block));
             }
         }
-        Format::Q4K => pack_super(format, row, 144, lane, quants, scales),
-        Format::Q6K => pack_super(format, row, 210, lane, quants, scales),
+        Format::Q4K => pack_super(format, row, 144, lane, tile),
+        Format::Q6K => pack_super(format, row, 210, lane, tile),
     }
 }
 
@@ -84,11 +82,10 @@ fn pack_floats<const BYTES: usize>(row: &[u8], lane: usize, tile: &mut [u8]) {
     }
 }
 
-fn pack_super(format: Format, row: &[u8], bytes: usize, lane: usize, quants: &mut [u8], scales: &mut [u8]) {
-    let step = format.super_scale_bytes();
-    let heads = step - SUPER * 32;
+fn pack_super(format: Format, row: &[u8], bytes: usize, lane: usize, tile: &mut [u8]) {
+    let heads = if format == Format::Q4K { 64 } else { 32 };
     for (index, block) in row.chunks_exact(bytes).enumerate() {
-        let scales = &mut scales[index * step..][..step];
+        let scales = &mut tile[format.scales_at(index * SUPER)..][..format.chunk_scale_bytes()];
         if format == Format::Q4K {
             scales[lane * 2..][..2].copy_from_slice(&half(block));
             scales[32 + lane * 2..][..2].copy_from_slice(&half(&block[2..]));
@@ -97,9 +94,9 @@ fn pack_super(format: Format, row: &[u8], bytes: usize, lane: usize, quants: &mu
         }
         for sub in 0..SUPER {
             let (values, first, second) = if format == Format::Q4K { q4_k(block, sub) } else { q6_k(block, sub) };
-            put(format, &values, lane, &mut quants[(index * SUPER + sub) * format.quant_bytes()..]);
-            scales[heads + sub * 32 + lane] = first;
-            scales[heads + sub * 32 + 16 + lane] = second;
+            let own = format.scales_at(index * SUPER) + heads + sub * 32 + lane;
+            (tile[own], tile[own + 16]) = (first, second);
+            put(format, &values, lane, &mut tile[format.quants_at(index * SUPER + sub)..]);
         }
     }
 }

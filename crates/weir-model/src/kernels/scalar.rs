@@ -29,12 +29,11 @@ fn half_at(bytes: &[u8], lane: usize) -> f32 {
 #[expect(clippy::cast_precision_loss, reason = "a block's integer sum is below 2^24 or rounds as the vector twins do")]
 pub(super) fn tile(format: Format, tile: &[u8], input: &Activations, first: usize, out: &mut [[f32; TILE_ROWS]]) {
     let blocks = input.columns / BLOCK;
-    let (quants, scales) = tile.split_at(blocks * format.quant_bytes());
     for (row, out) in out.iter_mut().enumerate() {
         let row = first + row;
         *out = [0.0; TILE_ROWS];
         for index in 0..blocks {
-            let quants = &quants[index * format.quant_bytes()..];
+            let (quants, scales) = (&tile[format.quants_at(index)..], &tile[format.scales_at(index)..]);
             let values = &input.blocks[row * blocks + index];
             for (lane, sum) in out.iter_mut().enumerate() {
                 let product = |column: usize| {
@@ -55,20 +54,17 @@ pub(super) fn tile(format: Format, tile: &[u8], input: &Activations, first: usiz
 /// The integer sum of a block, its scale and its minimum.
 fn scaled(format: Format, scales: &[u8], index: usize, lane: usize, halves: [i32; 2]) -> (i32, f32, f32) {
     let sum = halves[0] + halves[1];
-    let step = format.super_scale_bytes();
     match format {
         Format::Q4K => {
-            let scales = &scales[index / SUPER * step..];
             let own = &scales[64 + index % SUPER * 32..];
             let min = half_at(&scales[32..], lane) * f32::from(own[16 + lane]);
             (sum, half_at(scales, lane) * f32::from(own[lane]), min)
         }
         Format::Q6K => {
-            let scales = &scales[index / SUPER * step..];
             let own = &scales[32 + index % SUPER * 32..];
             let [first, second] = [own[lane], own[16 + lane]].map(|scale| i32::from(scale.cast_signed()));
             (halves[0] * first + halves[1] * second, half_at(scales, lane), 0.0)
         }
-        _ => (sum, half_at(&scales[index * 32..], lane), 0.0),
+        _ => (sum, half_at(scales, lane), 0.0),
     }
 }

@@ -44,28 +44,50 @@ fn join(lanes: [f32; LANES]) -> f32 {
     (four[0] + four[2]) + (four[1] + four[3])
 }
 
-/// Inner products of one key with `H` queries that lie `stride` apart.
+/// `sum + a * b`, lane by lane.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
-pub(super) fn dots<const H: usize>(queries: &[f32], key: &[f32]) -> [f32; H] {
-    let width = key.len();
-    let mut sums = [[0.0_f32; LANES]; H];
-    let (chunks, rest) = key.as_chunks::<LANES>();
-    for (at, chunk) in chunks.iter().enumerate() {
-        for (head, sum) in sums.iter_mut().enumerate() {
-            let query = &queries[head * width + at * LANES..][..LANES];
-            for lane in 0..LANES {
-                sum[lane] += query[lane] * chunk[lane];
-            }
-        }
+pub(super) fn accumulate<const N: usize>(sum: &mut [f32; N], a: &[f32; N], b: &[f32; N]) {
+    for lane in 0..N {
+        sum[lane] += a[lane] * b[lane];
     }
-    for (head, sum) in sums.iter_mut().enumerate() {
-        let query = &queries[head * width + chunks.len() * LANES..][..rest.len()];
-        for ((sum, query), key) in sum.iter_mut().zip(query).zip(rest) {
-            *sum += query * key;
-        }
+}
+
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
+fn finish(mut sum: [f32; LANES], a: &[f32], b: &[f32]) -> f32 {
+    for (sum, (a, b)) in sum.iter_mut().zip(a.iter().zip(b)) {
+        *sum += a * b;
     }
-    sums.map(join)
+    join(sum)
+}
+
+/// The inner product of two vectors of equal length.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
+pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks(), b.as_chunks());
+    let mut sum = [0.0; LANES];
+    for (a, b) in a.iter().zip(b) {
+        accumulate(&mut sum, a, b);
+    }
+    finish(sum, a_rest, b_rest)
+}
+
+/// Four of [`dot`] with one vector in common, in one pass over it. Sums are separate variables so that they stay in
+/// registers.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
+pub(super) fn dot4(a: [&[f32]; 4], b: &[f32]) -> [f32; 4] {
+    let ([a0, a1, a2, a3], (b, b_rest)) = (a.map(|a| a.as_chunks::<LANES>()), b.as_chunks::<LANES>());
+    let (mut s0, mut s1, mut s2, mut s3) = ([0.0; LANES], [0.0; LANES], [0.0; LANES], [0.0; LANES]);
+    for ((((b, a0), a1), a2), a3) in b.iter().zip(a0.0).zip(a1.0).zip(a2.0).zip(a3.0) {
+        accumulate(&mut s0, a0, b);
+        accumulate(&mut s1, a1, b);
+        accumulate(&mut s2, a2, b);
+        accumulate(&mut s3, a3, b);
+    }
+    [finish(s0, a0.1, b_rest), finish(s1, a1.1, b_rest), finish(s2, a2.1, b_rest), finish(s3, a3.1, b_rest)]
 }
 
 dispatched! {
@@ -87,7 +109,7 @@ fn rms_norm_body(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
 #[expect(clippy::cast_precision_loss, reason = "widths are below 2^24")]
 #[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 fn rms_scale(x: &[f32], epsilon: f32) -> f32 {
-    let [square] = dots::<1>(x, x);
+    let square = dot(x, x);
     1.0 / (square / x.len() as f32 + epsilon).sqrt()
 }
 
