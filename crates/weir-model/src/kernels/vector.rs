@@ -56,8 +56,12 @@ pub(super) fn accumulate<const N: usize>(sum: &mut [f32; N], a: &[f32; N], b: &[
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 fn finish(mut sum: [f32; LANES], a: &[f32], b: &[f32]) -> f32 {
-    for (sum, (a, b)) in sum.iter_mut().zip(a.iter().zip(b)) {
-        *sum += a * b;
+    if !a.is_empty() {
+        // Padded, because a sum indexed by a variable would live in memory.
+        let (mut padded_a, mut padded_b) = ([0.0; LANES], [0.0; LANES]);
+        padded_a[..a.len()].copy_from_slice(a);
+        padded_b[..b.len()].copy_from_slice(b);
+        accumulate(&mut sum, &padded_a, &padded_b);
     }
     join(sum)
 }
