@@ -67,6 +67,22 @@ impl LayerCache {
         }
     }
 
+    /// Moves to room for a longer context. A ring that is still to grow has never wrapped, so slots keep their number.
+    pub(crate) fn grow(&mut self, arch: &Arch, layer: usize, context: usize) {
+        let mut larger = Self::new(arch, layer, context);
+        let (old, new) = (self.slots * self.width, larger.slots * self.width);
+        if new <= old {
+            return;
+        }
+        for (to, from) in larger.keys.chunks_exact_mut(new).zip(self.keys.chunks_exact(old)) {
+            to[..old].copy_from_slice(from);
+        }
+        for (to, from) in larger.values.chunks_exact_mut(new).zip(self.values.chunks_exact(old)) {
+            to[..old].copy_from_slice(from);
+        }
+        *self = larger;
+    }
+
     /// Whether a sequence of `len` positions can go back to `to`: all that the next row would see must still be there.
     pub(crate) fn can_go_back(&self, len: usize, to: usize) -> bool {
         let oldest_kept = len.saturating_sub(self.slots);

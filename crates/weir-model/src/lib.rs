@@ -10,6 +10,8 @@ mod forward;
 pub mod gguf;
 pub mod kernels;
 mod memory;
+pub mod model;
+pub mod sample;
 mod stage;
 pub mod tokenizer;
 mod weights;

@@ -46,6 +46,10 @@ impl MappedFile {
         if let Self::Map(map) = self
             && begin.checked_add(len).is_some_and(|end| end <= map.len())
         {
+            // The pages at both ends may be shared with a neighbour; dropping them costs a page fault at most.
+            let begin = begin & !4095;
+            let len = len + 4095;
+            let len = len.min(map.len() - begin);
             // SAFETY: the mapping is read-only and backed by the file, so a dropped page comes back with the same
             // bytes. Advice that the kernel refuses changes nothing.
             let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, begin, len) };

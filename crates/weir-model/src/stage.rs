@@ -242,6 +242,24 @@ impl Stage {
         Ok(())
     }
 
+    /// Reserves room for more tokens in an open sequence; its positions stay. A shorter context changes nothing.
+    ///
+    /// # Errors
+    /// [`StageError::Unknown`] and [`StageError::Context`].
+    pub fn grow(&mut self, sequence: u64, context: usize) -> Result<(), StageError> {
+        if context > self.arch.context {
+            return Err(StageError::Context { asked: context, most: self.arch.context });
+        }
+        let found = self.sequences.get_mut(&sequence).ok_or(StageError::Unknown(sequence))?;
+        if context > found.context {
+            for (layer, cache) in (self.spec.layers.start..).zip(&mut found.layers) {
+                cache.grow(&self.arch, layer, context);
+            }
+            found.context = context;
+        }
+        Ok(())
+    }
+
     /// Forgets a sequence and gives its memory back. Closing what is not open does nothing.
     pub fn close(&mut self, sequence: u64) {
         self.sequences.remove(&sequence);
@@ -253,13 +271,22 @@ impl Stage {
         self.sequences.get(&sequence).map(|sequence| sequence.len)
     }
 
+    /// Whether [`Stage::truncate`] to this length would succeed.
+    #[must_use]
+    pub fn can_truncate(&self, sequence: u64, len: usize) -> bool {
+        self.sequences.get(&sequence).is_some_and(|found| {
+            let from = found.len;
+            len == from || (len < from && found.layers.iter().all(|layer| layer.can_go_back(from, len)))
+        })
+    }
+
     /// Takes a sequence back to its first `len` positions. `false`, and nothing changed, when a windowed layer has
     /// already overwritten what the next row would see.
     pub fn truncate(&mut self, sequence: u64, len: usize) -> bool {
-        let Some(found) = self.sequences.get_mut(&sequence) else { return false };
-        let from = found.len;
-        let possible = len == from || (len < from && found.layers.iter().all(|layer| layer.can_go_back(from, len)));
-        if possible {
+        let possible = self.can_truncate(sequence, len);
+        if let Some(found) = self.sequences.get_mut(&sequence)
+            && possible
+        {
             found.len = len;
         }
         possible

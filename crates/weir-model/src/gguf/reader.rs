@@ -175,9 +175,9 @@ impl Gguf {
         self.map.release_pages();
     }
 
-    /// Tells the kernel that this tensor's pages need not stay resident.
-    pub fn release_tensor(&self, tensor: &TensorInfo) {
-        self.map.release_range(tensor.begin, tensor.bytes);
+    /// Tells the kernel that a part of a tensor's pages need not stay resident.
+    pub fn release_part(&self, tensor: &TensorInfo, from: usize, bytes: usize) {
+        self.map.release_range(tensor.begin.saturating_add(from), bytes);
     }
 
     /// The value of a key, when there is one.

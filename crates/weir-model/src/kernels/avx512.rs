@@ -9,6 +9,9 @@ use std::arch::x86_64::*;
 use super::activations::{Activations, QuantBlock};
 use super::format::{BLOCK, Format, SUPER, TILE_ROWS};
 
+/// How far ahead of the reading weights are asked for, in bytes.
+const AHEAD: usize = 2048;
+
 const Q4_0: u32 = Format::Q4_0.type_id();
 const Q5_0: u32 = Format::Q5_0.type_id();
 const Q8_0: u32 = Format::Q8_0.type_id();
@@ -184,7 +187,13 @@ unsafe fn block_rows<const F: u32, const R: usize>(
     // SAFETY: the caller vouches for tile and input; indices stay below `blocks` and `first + R`.
     unsafe {
         for index in 0..blocks {
-            let groups = unpack::<F>(tile.add(format.quants_at(index)));
+            let quants = tile.add(format.quants_at(index));
+            if R < 4 {
+                for line in 0..format.quant_bytes().div_ceil(64) + 1 {
+                    _mm_prefetch::<_MM_HINT_T0>(quants.wrapping_add(AHEAD + line * 64).cast());
+                }
+            }
+            let groups = unpack::<F>(quants);
             let scales = scales::<F>(tile.add(format.scales_at(index)), index);
             // Written out, because sums indexed in a loop would live in memory.
             macro_rules! row {

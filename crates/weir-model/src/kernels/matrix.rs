@@ -14,6 +14,9 @@ const STRIP: usize = 32;
 /// Aim for this many bytes of weights a part: small enough to share well, large enough to be worth an atomic.
 const PART_BYTES: usize = 96 << 10;
 
+/// Bytes of a file packed before its pages are let go, so that loading takes little more than the weights.
+const STRIP_BYTES: usize = 4 << 20;
+
 /// Why a tensor cannot become a matrix.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MatrixError {
@@ -38,30 +41,42 @@ impl Matrix {
     pub(crate) fn load(gguf: &Gguf, tensor: &TensorInfo) -> Result<Self, MatrixError> {
         let format = Format::of(tensor.kind)
             .ok_or_else(|| MatrixError::Type { name: tensor.name.clone(), kind: tensor.kind.name })?;
-        let made = Self::pack(format, gguf.data(tensor), tensor.rows(), tensor.columns());
-        gguf.release_tensor(tensor);
-        made.map_err(|source| MatrixError::Memory { name: tensor.name.clone(), source })
+        let system = |source| MatrixError::Memory { name: tensor.name.clone(), source };
+        let mut matrix = Self::empty(format, tensor.rows(), tensor.columns()).map_err(system)?;
+        let row_bytes = tensor.bytes / tensor.rows().max(1);
+        let strip = (STRIP_BYTES / row_bytes.max(1)).next_multiple_of(TILE_ROWS).max(TILE_ROWS);
+        for (index, rows) in gguf.data(tensor).chunks(strip * row_bytes).enumerate() {
+            matrix.fill(index * strip / TILE_ROWS, rows, row_bytes);
+            gguf.release_part(tensor, index * strip * row_bytes, rows.len());
+        }
+        Ok(matrix)
     }
 
-    pub(crate) fn pack(format: Format, data: &[u8], rows: usize, columns: usize) -> std::io::Result<Self> {
+    fn empty(format: Format, rows: usize, columns: usize) -> std::io::Result<Self> {
         let tile_bytes = format.tile_bytes(columns);
-        let mut region = Region::zeroed(rows.div_ceil(TILE_ROWS) * tile_bytes)?;
-        let row_bytes = data.len() / rows.max(1);
-        let tiles = region.bytes_mut().chunks_exact_mut(tile_bytes);
-        for (tile, rows) in tiles.zip(data.chunks(row_bytes.max(1) * TILE_ROWS)) {
+        let data = Region::zeroed(rows.div_ceil(TILE_ROWS) * tile_bytes)?;
+        Ok(Self { format, rows, columns, tile_bytes, data })
+    }
+
+    /// Packs rows as the file has them into the tiles from `first` on.
+    fn fill(&mut self, first: usize, rows: &[u8], row_bytes: usize) {
+        let tiles = self.data.bytes_mut()[first * self.tile_bytes..].chunks_exact_mut(self.tile_bytes);
+        for (tile, rows) in tiles.zip(rows.chunks(row_bytes * TILE_ROWS)) {
             for (lane, row) in rows.chunks_exact(row_bytes).enumerate() {
-                pack::pack_row(format, row, lane, tile);
+                pack::pack_row(self.format, row, lane, tile);
             }
         }
-        Ok(Self { format, rows, columns, tile_bytes, data: region })
+    }
+
+    #[cfg(test)]
+    pub(super) fn pack(format: Format, data: &[u8], rows: usize, columns: usize) -> std::io::Result<Self> {
+        let mut matrix = Self::empty(format, rows, columns)?;
+        matrix.fill(0, data, data.len() / rows);
+        Ok(matrix)
     }
 
     pub(crate) fn rows(&self) -> usize {
         self.rows
-    }
-
-    pub(crate) fn columns(&self) -> usize {
-        self.columns
     }
 
     pub(crate) fn is_quantized(&self) -> bool {

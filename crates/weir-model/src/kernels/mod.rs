@@ -31,5 +31,7 @@ pub(crate) use matrix::{Job, Matrix, MatrixError, multiply};
 pub(crate) use output::{Output, each_row, each_rows};
 pub(crate) use pack::read_row;
 
+pub use vector::largest as argmax;
+
 /// Names the arithmetic. Two builds with one fingerprint give the same bits for the same model and input.
 pub const FINGERPRINT: &str = "weir-kernels-1";

@@ -250,7 +250,7 @@ pub(super) fn exponentiate(scores: &mut [f32]) -> f32 {
 
 dispatched! {
     /// The place of the largest value, the first of equals.
-    pub(crate) fn largest(values: &[f32]) -> usize = largest_body;
+    pub fn largest(values: &[f32]) -> usize = largest_body;
 }
 
 #[inline(always)]
