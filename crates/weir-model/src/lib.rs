@@ -5,14 +5,18 @@
 //! neighbours, chunking, cuts, threads or instruction set.
 
 pub mod arch;
+pub mod batch;
 mod cache;
 mod forward;
+pub mod fetch;
 pub mod gguf;
 pub mod kernels;
 mod memory;
 pub mod model;
 pub mod sample;
+pub mod template;
 mod stage;
+pub mod tiny;
 pub mod tokenizer;
 mod weights;
 

@@ -53,6 +53,12 @@ impl TensorType {
         let &(id, name, block_values, block_bytes) = TENSOR_TYPES.iter().find(|entry| entry.0 == id)?;
         Some(Self { id, name, block_values, block_bytes })
     }
+
+    /// The type of this name, when it is known.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        TENSOR_TYPES.iter().find(|entry| entry.1 == name).and_then(|entry| Self::from_id(entry.0))
+    }
 }
 
 /// One entry of the tensor directory, checked against the file's size.

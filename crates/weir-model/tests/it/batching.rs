@@ -1,0 +1,156 @@
+//! Continuous batching: what a request gets is what it would get alone; memory is admitted, reused and given back.
+
+use weir_model::Threads;
+use weir_model::arch::Family;
+use weir_model::batch::{Batcher, End, Event, Limits, Refusal, Request};
+use weir_model::model::Model;
+use weir_model::sample::Sampling;
+
+use crate::{ids, mixed, opened};
+
+fn batcher(family: Family, memory: usize) -> Batcher {
+    let model = Model::load(&opened(&mixed(family)), 1, &Threads::new(2).unwrap()).unwrap();
+    Batcher::new(model, Limits { memory, running: 8, waiting: 16 })
+}
+
+fn request(length: usize, seed: usize, max_tokens: usize) -> Request {
+    let sampling = Sampling { temperature: 0.9, top_p: 0.95, seed: seed as u64, ..Sampling::default() };
+    Request { prompt: ids(length, seed), max_tokens, sampling, ends: Vec::new() }
+}
+
+const PLENTY: usize = 1 << 30;
+
+/// Runs to the end and returns each request's tokens and how it ended.
+fn drain(batcher: &mut Batcher, requests: &[u64]) -> Vec<(Vec<u32>, Option<(End, usize)>)> {
+    let mut events = Vec::new();
+    while !batcher.is_idle() {
+        batcher.step(&mut events);
+    }
+    requests.iter().map(|request| collect(&events, *request)).collect()
+}
+
+fn collect(events: &[Event], wanted: u64) -> (Vec<u32>, Option<(End, usize)>) {
+    let (mut tokens, mut ended) = (Vec::new(), None);
+    for event in events {
+        match event {
+            Event::Token { request, id } if *request == wanted => tokens.push(*id),
+            Event::Ended { request, end, reused } if *request == wanted => ended = Some((*end, *reused)),
+            Event::Failed { request, fault } if *request == wanted => panic!("{fault}"),
+            _ => {}
+        }
+    }
+    (tokens, ended)
+}
+
+#[test]
+fn seeded_answers_repeat_whatever_runs_beside() {
+    for family in [Family::Gemma3, Family::Llama] {
+        let alone: Vec<Vec<u32>> = (0..8)
+            .map(|seed| {
+                let mut batcher = batcher(family, PLENTY);
+                let id = batcher.submit(request(10 + 23 * seed, seed, 12)).unwrap();
+                drain(&mut batcher, &[id]).remove(0).0
+            })
+            .collect();
+        let mut together = batcher(family, PLENTY);
+        let mut numbers = Vec::new();
+        let mut events = Vec::new();
+        for seed in 0..8 {
+            numbers.push(together.submit(request(10 + 23 * seed, seed, 12)).unwrap());
+            together.step(&mut events);
+        }
+        while !together.is_idle() {
+            together.step(&mut events);
+        }
+        for (number, alone) in numbers.iter().zip(&alone) {
+            let (tokens, ended) = collect(&events, *number);
+            assert_eq!(&tokens, alone, "{family:?}");
+            assert_eq!(ended, Some((End::Length, 0)));
+        }
+    }
+}
+
+#[test]
+fn the_next_turn_of_a_chat_computes_only_what_is_new() {
+    for family in [Family::Gemma3, Family::Qwen3] {
+        let mut warm = batcher(family, PLENTY);
+        let first = warm.submit(request(40, 1, 8)).unwrap();
+        let (answer, _) = drain(&mut warm, &[first]).remove(0);
+        let mut next = request(40, 1, 8);
+        next.prompt.extend(&answer);
+        next.prompt.extend(ids(9, 5));
+        let second = warm.submit(next.clone()).unwrap();
+        let (tokens, ended) = drain(&mut warm, &[second]).remove(0);
+        let mut cold = batcher(family, PLENTY);
+        let fresh = cold.submit(next).unwrap();
+        let (expected, _) = drain(&mut cold, &[fresh]).remove(0);
+        assert_eq!(tokens, expected, "{family:?}");
+        // The last token of the answer was never fed.
+        assert_eq!(ended, Some((End::Length, 47)), "{family:?}");
+    }
+}
+
+#[test]
+fn an_end_token_stops_and_is_not_given_out() {
+    let mut first = batcher(Family::Llama, PLENTY);
+    let number = first.submit(request(10, 1, 20)).unwrap();
+    let (tokens, _) = drain(&mut first, &[number]).remove(0);
+    let mut stopping = request(10, 1, 20);
+    stopping.ends = vec![tokens[7]];
+    let until = tokens.iter().position(|id| *id == tokens[7]).unwrap();
+    let mut second = batcher(Family::Llama, PLENTY);
+    let number = second.submit(stopping).unwrap();
+    let (stopped, ended) = drain(&mut second, &[number]).remove(0);
+    assert_eq!(stopped, tokens[..until]);
+    assert_eq!(ended.map(|ended| ended.0), Some(End::Stop));
+}
+
+#[test]
+fn what_never_fits_is_refused_with_numbers() {
+    let mut batcher = batcher(Family::Llama, 1 << 20);
+    let context = batcher.submit(request(500, 1, 13)).unwrap_err();
+    assert_eq!(context, Refusal::Context { prompt: 500, max_tokens: 13, context: 512 });
+    assert!(matches!(batcher.submit(request(400, 1, 13)), Err(Refusal::Memory { tokens: 413, .. })));
+    assert!(matches!(batcher.submit(request(0, 1, 1)), Err(Refusal::Prompt(_))));
+    let huge = Request { prompt: vec![1 << 30], ..request(1, 1, 1) };
+    assert!(matches!(batcher.submit(huge), Err(Refusal::Prompt(_))));
+    let bad = Request { sampling: Sampling { top_p: 7.0, ..Sampling::default() }, ..request(1, 1, 1) };
+    assert!(matches!(batcher.submit(bad), Err(Refusal::Sampling(_))));
+    assert!(matches!(batcher.submit(request(5, 1, usize::MAX)), Err(Refusal::Context { .. })));
+    for _ in 0..16 {
+        batcher.submit(request(5, 1, 5)).unwrap();
+    }
+    assert_eq!(batcher.submit(request(5, 1, 5)), Err(Refusal::Busy(16)));
+}
+
+#[test]
+fn requests_wait_for_memory_and_all_finish() {
+    let probe = batcher(Family::Llama, PLENTY);
+    let one = probe.model().sequence_bytes(60);
+    let mut batcher = batcher(Family::Llama, 2 * one);
+    let numbers: Vec<u64> = (0..6).map(|seed| batcher.submit(request(50, seed, 10)).unwrap()).collect();
+    let mut events = Vec::new();
+    while !batcher.is_idle() {
+        batcher.step(&mut events);
+        let (running, kept) = batcher.memory();
+        assert!(batcher.load().0 <= 2 && running + kept <= 2 * one, "{running} + {kept} of {}", 2 * one);
+    }
+    for number in numbers {
+        assert_eq!(collect(&events, number).0.len(), 10);
+    }
+}
+
+#[test]
+fn cancel_frees_memory_at_once() {
+    let mut batcher = batcher(Family::Llama, PLENTY);
+    let first = batcher.submit(request(50, 1, 100)).unwrap();
+    let second = batcher.submit(request(50, 2, 3)).unwrap();
+    let mut events = Vec::new();
+    batcher.step(&mut events);
+    let before = batcher.memory().0;
+    batcher.cancel(first);
+    assert!(batcher.memory().0 < before);
+    assert_eq!(drain(&mut batcher, &[second])[0].0.len(), 3);
+    assert_eq!(batcher.memory().0, 0);
+    batcher.cancel(first);
+}
