@@ -14,7 +14,7 @@ use weir_model::tokenizer::{Encode, TextStream, Tokenizer};
 
 /// Arguments of `weir generate`.
 #[derive(Debug, Args)]
-pub struct GenerateArgs {
+pub(crate) struct GenerateArgs {
     /// File, or name of a fetched model.
     #[arg(long)]
     model: String,
@@ -109,7 +109,7 @@ impl Span {
 /// # Errors
 /// When the model cannot be loaded, or the prompt does not fit it.
 #[expect(clippy::print_stdout, reason = "the command's output")]
-pub fn run(args: &GenerateArgs) -> Result<()> {
+pub(crate) fn run(args: GenerateArgs) -> Result<()> {
     let gguf = Arc::new(crate::model::open(&args.model)?);
     let tokenizer = Tokenizer::from_gguf(&gguf)?;
     let how = sampling(args);

@@ -12,7 +12,7 @@ use weir_model::{Stage, StageSpec};
 
 /// Arguments of `weir model`.
 #[derive(Debug, Args)]
-pub struct ModelArgs {
+pub(crate) struct ModelArgs {
     #[command(subcommand)]
     command: ModelCommand,
 }
@@ -42,7 +42,7 @@ enum ModelCommand {
 /// # Errors
 /// Whatever kept the model from being fetched or read.
 #[expect(clippy::print_stdout, reason = "the command's output")]
-pub fn run(args: ModelArgs) -> Result<()> {
+pub(crate) fn run(args: ModelArgs) -> Result<()> {
     match args.command {
         ModelCommand::Get { name, dir } => {
             let dir = dir.map_or_else(fetch::cache_dir, Ok)?;

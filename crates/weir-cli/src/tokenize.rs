@@ -7,7 +7,7 @@ use weir_model::tokenizer::{Encode, Tokenizer};
 
 /// Arguments of `weir tokenize`.
 #[derive(Debug, Args)]
-pub struct TokenizeArgs {
+pub(crate) struct TokenizeArgs {
     /// File, or name of a fetched model.
     #[arg(long)]
     model: String,
@@ -33,7 +33,7 @@ pub struct TokenizeArgs {
 /// # Errors
 /// When the model cannot be read or the text is not hexadecimal.
 #[expect(clippy::print_stdout, reason = "the command's output")]
-pub fn run(args: &TokenizeArgs) -> Result<()> {
+pub(crate) fn run(args: TokenizeArgs) -> Result<()> {
     let input = match (&args.text_hex, &args.text) {
         (Some(hex), _) => from_hex(hex)?,
         (None, text) => text.clone().unwrap_or_default().into_bytes(),
