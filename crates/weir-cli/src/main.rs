@@ -1,32 +1,75 @@
 //! The binary `weir`.
+//!
+//! Each command is a module with its arguments and a `run`; this file only parses, starts logs and ends with the
+//! right exit code: 0 after a clean stop, 1 on failure, 2 on bad usage or configuration.
 
+mod bench;
+mod duration;
+mod exit;
+mod frontend;
 mod generate;
+mod load;
+mod logs;
 mod model;
+mod process;
 mod tokenize;
+mod up;
+mod worker;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// Carries generated tokens from the machines that make them to the people who wait for them.
 #[derive(Debug, Parser)]
-#[command(name = "weir", version, about)]
+#[command(name = "weir", version)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
+// One variant per command, in the order of `weir --help`; `run` has its arm.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Fetch models and look into files.
+    /// Run a frontend and worker processes, all on this machine.
+    Up(up::UpArgs),
+    /// Serve the OpenAI API over HTTP and hand requests to workers.
+    Frontend(frontend::FrontendArgs),
+    /// Run one worker process.
+    Worker(worker::WorkerArgs),
+    /// Drive an OpenAI-compatible endpoint in a closed loop and report what a client sees.
+    Load(load::LoadArgs),
+    /// Measure parts of weir against each other.
+    Bench(bench::BenchArgs),
+    /// Fetch models and look into model files.
     Model(model::ModelArgs),
     /// Run one prompt through a model in this process.
     Generate(generate::GenerateArgs),
-    /// Turn bytes into token ids.
+    /// Turn bytes into the token ids of a model.
     Tokenize(tokenize::TokenizeArgs),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
-        Command::Model(args) => model::run(args),
-        Command::Generate(args) => generate::run(&args),
-        Command::Tokenize(args) => tokenize::run(&args),
+impl Command {
+    fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Up(args) => up::run(args),
+            Self::Frontend(args) => frontend::run(args),
+            Self::Worker(args) => worker::run(args),
+            Self::Load(args) => load::run(args),
+            Self::Bench(args) => bench::run(args),
+            Self::Model(args) => model::run(args),
+            Self::Generate(args) => generate::run(args),
+            Self::Tokenize(args) => tokenize::run(args),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match Cli::try_parse() {
+        Ok(cli) => {
+            logs::start();
+            exit::code_of(cli.command.run())
+        }
+        Err(error) => exit::code_of_usage(&error),
     }
 }

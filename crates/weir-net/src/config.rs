@@ -49,3 +49,61 @@ pub struct ConfigError {
     /// What it must be.
     pub bound: &'static str,
 }
+
+impl NodeConfig {
+    /// Checks every field.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the first field that is out of bounds, its value and the bound.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let check = |ok: bool, field, value: String, bound| {
+            if ok {
+                Ok(())
+            } else {
+                Err(ConfigError { field, value, bound })
+            }
+        };
+        check(
+            self.listen.ip().is_loopback(),
+            "listen",
+            self.listen.to_string(),
+            "links have no security yet: listen on a loopback address",
+        )?;
+        check(
+            (1..=65_536).contains(&self.window_records),
+            "window_records",
+            self.window_records.to_string(),
+            "must be 1 to 65,536",
+        )?;
+        check(
+            (1024..=16 << 20).contains(&self.window_bytes),
+            "window_bytes",
+            self.window_bytes.to_string(),
+            "must be 1 KiB to 16 MiB",
+        )?;
+        check(
+            (1..=crate::slot_set::CAPACITY).contains(&self.max_slots),
+            "max_slots",
+            self.max_slots.to_string(),
+            "must be 1 to 262,144",
+        )?;
+        let durations = [
+            ("peer_timeout", self.peer_timeout, Duration::from_millis(100)),
+            (
+                "handshake_timeout",
+                self.handshake_timeout,
+                Duration::from_millis(10),
+            ),
+            ("ticket_lifetime", self.ticket_lifetime, Duration::from_millis(10)),
+        ];
+        for (field, value, least) in durations {
+            check(value >= least, field, format!("{value:?}"), "is too short")?;
+        }
+        check(
+            self.reply_linger <= self.peer_timeout / 4,
+            "reply_linger",
+            format!("{:?}", self.reply_linger),
+            "must be at most a quarter of peer_timeout",
+        )
+    }
+}

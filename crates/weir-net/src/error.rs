@@ -67,6 +67,9 @@ pub enum MintError {
     /// This anchor already has a claimed or unclaimed ticket, or has ended.
     #[error("this anchor already has a ticket")]
     Attached,
+    /// The operating system gave no random bytes for the claim token.
+    #[error("no random bytes: {0}")]
+    Random(String),
 }
 
 /// A ticket could not be opened.
@@ -75,7 +78,7 @@ pub enum MintError {
 pub enum OpenError {
     /// The bytes are no ticket of a known version.
     #[error("not a ticket: {0}")]
-    Malformed(&'static str),
+    Malformed(String),
     /// No link to the node that minted it.
     #[error("no link to {0}, which minted the ticket")]
     NoLink(NodeId),
@@ -108,6 +111,9 @@ pub enum SendError {
     /// The link is gone.
     #[error("the link to the consumer is gone")]
     PeerLost,
+    /// The stream was ended here before.
+    #[error("the stream has ended")]
+    Ended,
 }
 
 /// `Sender::try_send` did not take the item.
@@ -136,6 +142,9 @@ pub struct StreamError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamErrorKind {
+    /// The producer let go of the stream; it may go on with another.
+    #[error("the producer detached")]
+    Detached,
     /// The producer dropped its sender without an end.
     #[error("the producer dropped the stream")]
     Dropped,
@@ -185,9 +194,14 @@ pub enum CallError {
         /// Largest request.
         limit: usize,
     },
-    /// Too many calls are in flight on this link (1,024 calls or 32 MiB).
-    #[error("too many calls in flight on this link")]
-    Busy,
+    /// Too much is in flight on this link.
+    #[error("{calls} calls or {bytes} bytes of requests are in flight on this link")]
+    Busy {
+        /// Most calls in flight.
+        calls: usize,
+        /// Most bytes of requests in flight.
+        bytes: usize,
+    },
     /// The handler answered with an error.
     #[error("the handler failed: {0}")]
     Failed(String),

@@ -7,17 +7,30 @@
 mod anchor;
 mod call;
 mod config;
+mod counters;
+mod deadline_queue;
 mod error;
+mod handshake;
+mod link;
+mod listen;
+mod metrics;
 mod node;
 mod peer;
+mod reader;
 mod sender;
+mod slot_set;
+mod slot_table;
+mod sync;
+mod writer;
 
 pub use anchor::{Anchor, Extent};
 pub use call::{CallContext, CallOptions, Handler};
 pub use config::{ConfigError, NodeConfig};
 pub use error::{
-    BindError, CallError, ConnectError, MintError, OpenError, SendError, StreamError, StreamErrorKind, TrySendError,
+    BindError, CallError, ConnectError, MintError, OpenError, SendError, StreamError, StreamErrorKind,
+    TrySendError,
 };
-pub use node::{Node, NodeId, NodeMetrics};
+pub use metrics::NodeMetrics;
+pub use node::{Node, NodeId};
 pub use peer::{Health, Peer};
 pub use sender::{Sender, Ticket};

@@ -5,3 +5,6 @@
 
 pub mod discovery;
 pub mod envelope;
+pub mod frontend;
+mod router;
+pub mod worker;

@@ -3,6 +3,10 @@
 //! A worker process registers itself; a frontend watches the set of registrations. Invariant: a registration says
 //! where to dial, never that the worker is healthy; a worker is routable only over a live link.
 
+mod directory;
+
+pub use directory::{Directory, DirectoryLease};
+
 use std::{future::Future, net::SocketAddr};
 
 use serde::{Deserialize, Serialize};
@@ -40,7 +44,9 @@ pub trait Discovery: Send + Sync + 'static {
     ///
     /// # Errors
     /// A line that names the place and what to do.
-    fn watch(&self) -> impl Future<Output = Result<watch::Receiver<Vec<Registration>>, DiscoveryError>> + Send;
+    fn watch(
+        &self,
+    ) -> impl Future<Output = Result<watch::Receiver<Vec<Registration>>, DiscoveryError>> + Send;
 }
 
 /// Discovery does not work.

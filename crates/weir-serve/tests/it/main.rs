@@ -1,0 +1,5 @@
+//! Behaviour of the serving crate over real files and sockets.
+
+mod directory;
+mod frontend;
+mod worker;
