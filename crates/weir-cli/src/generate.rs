@@ -93,14 +93,20 @@ impl Span {
         result
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "token counts are small")]
     fn rate(&self) -> f64 {
-        if self.seconds > 0.0 { self.tokens as f64 / self.seconds } else { 0.0 }
+        if self.seconds > 0.0 {
+            self.tokens as f64 / self.seconds
+        } else {
+            0.0
+        }
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "token counts are small")]
     fn cpu_ms(&self) -> f64 {
-        if self.tokens > 0 { 1e3 * self.cpu_seconds / self.tokens as f64 } else { 0.0 }
+        if self.tokens > 0 {
+            1e3 * self.cpu_seconds / self.tokens as f64
+        } else {
+            0.0
+        }
     }
 }
 
@@ -115,7 +121,13 @@ pub(crate) fn run(args: GenerateArgs) -> Result<()> {
     let how = sampling(args);
     how.validate()?;
     let prompt = match &args.prompt {
-        Some(text) => tokenizer.encode(text.as_bytes(), Encode { with_bos: true, parse_special: args.special }),
+        Some(text) => tokenizer.encode(
+            text.as_bytes(),
+            Encode {
+                with_bos: true,
+                parse_special: args.special,
+            },
+        ),
         None => args.prompt_ids.clone(),
     };
     if prompt.is_empty() {
@@ -163,16 +175,24 @@ fn generate(
     prompt: &[u32],
 ) -> Result<Outcome> {
     const SEQUENCE: u64 = 1;
-    let wanted = if args.force_ids.is_empty() { args.max_tokens } else { args.force_ids.len() };
+    let wanted = if args.force_ids.is_empty() {
+        args.max_tokens
+    } else {
+        args.force_ids.len()
+    };
     model.open(SEQUENCE, prompt.len() + wanted)?;
     let mut outcome = Outcome::default();
     let mut logits = Vec::new();
     let (mut stream, mut bytes, mut piece) = (TextStream::new(), Vec::new(), String::new());
-    let fed = outcome.prefill.measure(prompt.len(), || model.feed(SEQUENCE, prompt, &mut logits));
+    let fed = outcome
+        .prefill
+        .measure(prompt.len(), || model.feed(SEQUENCE, prompt, &mut logits));
     fed?;
     for step in 0..wanted {
         if args.top_logits > 0 {
-            outcome.steps.push(json!({ "top": top(&logits, args.top_logits) }));
+            outcome
+                .steps
+                .push(json!({ "top": top(&logits, args.top_logits) }));
         }
         let chosen = sample(&mut logits, how, prompt, &outcome.ids, step);
         let id = args.force_ids.get(step).copied().unwrap_or(chosen);
@@ -185,7 +205,9 @@ fn generate(
         stream.push(&bytes, &mut piece);
         emit(args.json, &mut piece, &mut outcome.text)?;
         if step + 1 < wanted {
-            let fed = outcome.decode.measure(1, || model.feed(SEQUENCE, &[id], &mut logits));
+            let fed = outcome
+                .decode
+                .measure(1, || model.feed(SEQUENCE, &[id], &mut logits));
             fed?;
         }
     }
@@ -218,7 +240,6 @@ fn top(logits: &[f32], count: usize) -> Vec<(usize, f32)> {
     all
 }
 
-#[expect(clippy::cast_precision_loss, reason = "seconds of one run")]
 fn cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9

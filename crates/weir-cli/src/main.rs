@@ -4,6 +4,7 @@
 //! right exit code: 0 after a clean stop, 1 on failure, 2 on bad usage or configuration.
 
 mod bench;
+mod bench_model;
 mod duration;
 mod exit;
 mod frontend;

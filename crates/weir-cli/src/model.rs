@@ -74,16 +74,28 @@ fn info(file: &str, as_json: bool) -> Result<()> {
         *entry = (entry.0 + 1, entry.1 + tensor.bytes);
     }
     if as_json {
-        let types: serde_json::Map<_, _> =
-            types.iter().map(|(name, (count, bytes))| ((*name).to_owned(), json!({"tensors": count, "bytes": bytes}))).collect();
-        let metadata: serde_json::Map<_, _> =
-            gguf.metadata().map(|(key, value)| (key.to_owned(), as_value(value))).collect();
-        let runs = arch.as_ref().err().map_or(json!(true), |fault| json!(fault.to_string()));
+        let types: serde_json::Map<_, _> = types
+            .iter()
+            .map(|(name, (count, bytes))| ((*name).to_owned(), json!({"tensors": count, "bytes": bytes})))
+            .collect();
+        let metadata: serde_json::Map<_, _> = gguf
+            .metadata()
+            .map(|(key, value)| (key.to_owned(), as_value(value)))
+            .collect();
+        let runs = arch
+            .as_ref()
+            .err()
+            .map_or(json!(true), |fault| json!(fault.to_string()));
         let about = json!({"bytes": gguf.file_bytes(), "version": gguf.version(), "runs": runs, "types": types, "metadata": metadata});
         println!("{about}");
         return Ok(());
     }
-    println!("GGUF version {}, {} bytes, {} tensors", gguf.version(), gguf.file_bytes(), gguf.tensors().count());
+    println!(
+        "GGUF version {}, {} bytes, {} tensors",
+        gguf.version(),
+        gguf.file_bytes(),
+        gguf.tensors().count()
+    );
     for (key, value) in gguf.metadata() {
         println!("  {key} = {}", brief(value));
     }
@@ -94,7 +106,15 @@ fn info(file: &str, as_json: bool) -> Result<()> {
         Err(fault) => println!("this build does not run it: {fault}"),
         Ok(arch) => {
             let whole = Stage::weight_bytes(&gguf, &arch, &StageSpec::whole(arch.layers));
-            let head = Stage::weight_bytes(&gguf, &arch, &StageSpec { layers: 0..0, embedding: false, head: true });
+            let head = Stage::weight_bytes(
+                &gguf,
+                &arch,
+                &StageSpec {
+                    layers: 0..0,
+                    embedding: false,
+                    head: true,
+                },
+            );
             println!(
                 "runs: {} layers of {} bytes on average, a head of {head} bytes, {} in memory",
                 arch.layers,

@@ -12,7 +12,12 @@ pub(crate) struct TokenizeArgs {
     #[arg(long)]
     model: String,
     /// Bytes in hexadecimal; they need not be UTF-8.
-    #[arg(long, value_name = "HEX", conflicts_with = "text", required_unless_present = "text")]
+    #[arg(
+        long,
+        value_name = "HEX",
+        conflicts_with = "text",
+        required_unless_present = "text"
+    )]
     text_hex: Option<String>,
     /// Text as it is.
     #[arg(long)]
@@ -39,7 +44,13 @@ pub(crate) fn run(args: TokenizeArgs) -> Result<()> {
         (None, text) => text.clone().unwrap_or_default().into_bytes(),
     };
     let tokenizer = Tokenizer::from_gguf(&crate::model::open(&args.model)?)?;
-    let ids = tokenizer.encode(&input, Encode { with_bos: args.bos, parse_special: args.special });
+    let ids = tokenizer.encode(
+        &input,
+        Encode {
+            with_bos: args.bos,
+            parse_special: args.special,
+        },
+    );
     if args.json {
         println!("{}", json!({ "ids": ids }));
         return Ok(());
@@ -56,7 +67,11 @@ fn from_hex(hex: &str) -> Result<Vec<u8>> {
     if !hex.len().is_multiple_of(2) {
         bail!("--text-hex has {} digits, an even number is needed", hex.len());
     }
-    let digit = |character: u8| char::from(character).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let digit = |character: u8| {
+        char::from(character)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+    };
     hex.as_bytes()
         .chunks_exact(2)
         .map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?))

@@ -104,30 +104,48 @@ impl Arch {
     /// # Errors
     /// [`GgufError::Key`] names the key that is missing, impossible or not supported.
     pub fn from_gguf(gguf: &Gguf) -> Result<Self, GgufError> {
-        let name = gguf.text("general.architecture").ok_or_else(|| key_error("general.architecture", "is missing"))?;
+        let name = gguf
+            .text("general.architecture")
+            .ok_or_else(|| key_error("general.architecture", "is missing"))?;
         let known = Family::ALL.into_iter().find(|family| family.name() == name);
         let family = known.ok_or_else(|| {
             let names = Family::ALL.map(Family::name).join(", ");
-            key_error("general.architecture", format!("is {name:?}; this build runs {names}"))
+            key_error(
+                "general.architecture",
+                format!("is {name:?}; this build runs {names}"),
+            )
         })?;
         let keys = Keys { gguf, prefix: name };
         let width = keys.size("embedding_length", None)?;
         let heads = keys.size("attention.head_count", None)?;
         let key_heads = keys.size("attention.head_count_kv", Some(heads))?;
         if !heads.is_multiple_of(key_heads) {
-            return Err(keys.error("attention.head_count", format!("{heads} is no multiple of {key_heads} key heads")));
+            return Err(keys.error(
+                "attention.head_count",
+                format!("{heads} is no multiple of {key_heads} key heads"),
+            ));
         }
         let head_width = keys.size("attention.key_length", Some(width / heads))?;
         if keys.size("attention.value_length", Some(head_width))? != head_width {
-            return Err(keys.error("attention.value_length", "differs from attention.key_length, which is not supported"));
+            return Err(keys.error(
+                "attention.value_length",
+                "differs from attention.key_length, which is not supported",
+            ));
         }
         let gemma = family == Family::Gemma3;
-        let window = if gemma { Some(keys.size("attention.sliding_window", None)?) } else { None };
+        let window = if gemma {
+            Some(keys.size("attention.sliding_window", None)?)
+        } else {
+            None
+        };
         let rope = keys.rope(gemma)?;
         let layers = keys.size("block_count", None)?;
         let rope_width = keys.size("rope.dimension_count", Some(head_width))?;
         if rope_width > head_width || !rope_width.is_multiple_of(2) {
-            return Err(keys.error("rope.dimension_count", format!("{rope_width} does not fit heads of {head_width}")));
+            return Err(keys.error(
+                "rope.dimension_count",
+                format!("{rope_width} does not fit heads of {head_width}"),
+            ));
         }
         Ok(Self {
             family,
@@ -142,39 +160,56 @@ impl Arch {
             epsilon: keys.float("attention.layer_norm_rms_epsilon")?.unwrap_or(1e-6),
             embedding_scale: if gemma { root(width) } else { 1.0 },
             // The 27B Gemma 3, alone with 62 layers, scales by the width of the model instead of the head's.
-            attention_scale: 1.0 / root(if gemma && layers == 62 { width / heads } else { head_width }),
+            attention_scale: 1.0
+                / root(if gemma && layers == 62 {
+                    width / heads
+                } else {
+                    head_width
+                }),
             activation: if gemma { Activation::Gelu } else { Activation::Silu },
             rope_width,
             rope,
-            rope_windowed: Rope { base: keys.float("rope.freq_base_swa")?.unwrap_or(10_000.0), divisor: 1.0 },
+            rope_windowed: Rope {
+                base: keys.float("rope.freq_base_swa")?.unwrap_or(10_000.0),
+                divisor: 1.0,
+            },
             window,
             window_pattern: keys.pattern()?,
-            pairing: if family == Family::Llama { Pairing::Adjacent } else { Pairing::Halves },
+            pairing: if family == Family::Llama {
+                Pairing::Adjacent
+            } else {
+                Pairing::Halves
+            },
         })
     }
 
     /// The window of a layer, `None` when it sees everything.
     #[must_use]
     pub fn window_of(&self, layer: usize) -> Option<usize> {
-        self.window.filter(|_| !(layer + 1).is_multiple_of(self.window_pattern))
+        self.window
+            .filter(|_| !(layer + 1).is_multiple_of(self.window_pattern))
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "widths are below 2^24")]
 fn root(value: usize) -> f32 {
     (value as f32).sqrt()
 }
 
 fn key_error(key: &str, what: impl Into<String>) -> GgufError {
-    GgufError::Key { key: key.to_owned(), what: what.into() }
+    GgufError::Key {
+        key: key.to_owned(),
+        what: what.into(),
+    }
 }
 
 fn vocabulary(gguf: &Gguf) -> Result<usize, GgufError> {
     let table = gguf.tensor("token_embd.weight");
-    table.map(crate::gguf::TensorInfo::rows).ok_or_else(|| GgufError::Tensor {
-        name: "token_embd.weight".to_owned(),
-        what: "is missing".to_owned(),
-    })
+    table
+        .map(crate::gguf::TensorInfo::rows)
+        .ok_or_else(|| GgufError::Tensor {
+            name: "token_embd.weight".to_owned(),
+            what: "is missing".to_owned(),
+        })
 }
 
 /// Access to the keys of one architecture.
@@ -214,17 +249,35 @@ impl Keys<'_> {
         if self.gguf.value(&self.name(key)).is_none() {
             return Ok(None);
         }
-        let found = self.gguf.float(&self.name(key)).filter(|value| value.is_finite() && *value > 0.0);
-        found.map(Some).ok_or_else(|| self.error(key, "is not a positive number"))
+        let found = self
+            .gguf
+            .float(&self.name(key))
+            .filter(|value| value.is_finite() && *value > 0.0);
+        found
+            .map(Some)
+            .ok_or_else(|| self.error(key, "is not a positive number"))
     }
 
     fn rope(&self, gemma: bool) -> Result<Rope, GgufError> {
-        let base = self.float("rope.freq_base")?.unwrap_or(if gemma { 1e6 } else { 1e4 });
-        let factor = self.float("rope.scaling.factor")?.or(self.float("rope.scale_linear")?);
+        let base = self
+            .float("rope.freq_base")?
+            .unwrap_or(if gemma { 1e6 } else { 1e4 });
+        let factor = self
+            .float("rope.scaling.factor")?
+            .or(self.float("rope.scale_linear")?);
         match self.gguf.text(&self.name("rope.scaling.type")) {
-            None | Some("none") => Ok(Rope { base, divisor: if gemma { factor.unwrap_or(1.0) } else { 1.0 } }),
-            Some("linear") => Ok(Rope { base, divisor: factor.unwrap_or(1.0) }),
-            Some(other) => Err(self.error("rope.scaling.type", format!("is {other:?}; none and linear are supported"))),
+            None | Some("none") => Ok(Rope {
+                base,
+                divisor: if gemma { factor.unwrap_or(1.0) } else { 1.0 },
+            }),
+            Some("linear") => Ok(Rope {
+                base,
+                divisor: factor.unwrap_or(1.0),
+            }),
+            Some(other) => Err(self.error(
+                "rope.scaling.type",
+                format!("is {other:?}; none and linear are supported"),
+            )),
         }
     }
 

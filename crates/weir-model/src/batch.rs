@@ -124,7 +124,11 @@ struct Running {
 impl Running {
     fn token(&self, position: usize) -> Option<u32> {
         let prompt = self.request.prompt.len();
-        self.request.prompt.get(position).or_else(|| self.answer.get(position.checked_sub(prompt)?)).copied()
+        self.request
+            .prompt
+            .get(position)
+            .or_else(|| self.answer.get(position.checked_sub(prompt)?))
+            .copied()
     }
 
     fn len(&self) -> usize {
@@ -159,7 +163,15 @@ impl Batcher {
     #[must_use]
     pub fn new(model: Model, limits: Limits) -> Self {
         let (waiting, running, kept) = (VecDeque::new(), Vec::new(), VecDeque::new());
-        Self { model, limits, waiting, running, kept, next: 0, logits: Vec::new() }
+        Self {
+            model,
+            limits,
+            waiting,
+            running,
+            kept,
+            next: 0,
+            logits: Vec::new(),
+        }
     }
 
     /// The model.
@@ -183,7 +195,10 @@ impl Batcher {
     /// Bytes of keys and values in use by running requests, and kept from finished ones.
     #[must_use]
     pub fn memory(&self) -> (usize, usize) {
-        (self.running.iter().map(|run| run.bytes).sum(), self.kept.iter().map(|kept| kept.bytes).sum())
+        (
+            self.running.iter().map(|run| run.bytes).sum(),
+            self.kept.iter().map(|kept| kept.bytes).sum(),
+        )
     }
 
     /// Takes a request and gives it a number.
@@ -202,11 +217,19 @@ impl Batcher {
         let tokens = context_of(&request);
         if tokens > arch.context {
             let (prompt, max_tokens) = (request.prompt.len(), request.max_tokens);
-            return Err(Refusal::Context { prompt, max_tokens, context: arch.context });
+            return Err(Refusal::Context {
+                prompt,
+                max_tokens,
+                context: arch.context,
+            });
         }
         let bytes = self.model.sequence_bytes(tokens);
         if bytes > self.limits.memory {
-            return Err(Refusal::Memory { tokens, need: bytes >> 20, have: self.limits.memory >> 20 });
+            return Err(Refusal::Memory {
+                tokens,
+                need: bytes >> 20,
+                have: self.limits.memory >> 20,
+            });
         }
         if self.waiting.len() >= self.limits.waiting {
             return Err(Refusal::Busy(self.waiting.len()));
@@ -235,7 +258,10 @@ impl Batcher {
             let take = if left == 1 { 1 } else { left.min(prefill) };
             prefill -= if left == 1 { 0 } else { take };
             for position in run.stored..run.stored + take {
-                rows.push(Row { sequence: run.sequence, position });
+                rows.push(Row {
+                    sequence: run.sequence,
+                    position,
+                });
                 ids.extend(run.token(position));
             }
             run.stored += take;
@@ -261,7 +287,11 @@ impl Batcher {
         }
         for (index, end) in ended.into_iter().rev() {
             let run = self.running.remove(index);
-            events.push(Event::Ended { request: run.id, end, reused: run.reused });
+            events.push(Event::Ended {
+                request: run.id,
+                end,
+                reused: run.reused,
+            });
             self.keep(run);
         }
     }
@@ -270,21 +300,28 @@ impl Batcher {
     fn fail(&mut self, fault: &StageError, events: &mut Vec<Event>) {
         for run in self.running.drain(..) {
             self.model.close(run.sequence);
-            events.push(Event::Failed { request: run.id, fault: fault.clone() });
+            events.push(Event::Failed {
+                request: run.id,
+                fault: fault.clone(),
+            });
         }
     }
 
     /// Starts waiting requests in order, while there is room.
     fn admit(&mut self, events: &mut Vec<Event>) {
         while self.running.len() < self.limits.running {
-            let Some((_, request)) = self.waiting.front() else { return };
+            let Some((_, request)) = self.waiting.front() else {
+                return;
+            };
             let context = context_of(request);
             let bytes = self.model.sequence_bytes(context);
             let in_use: usize = self.running.iter().map(|run| run.bytes).sum();
             if in_use + bytes > self.limits.memory {
                 return;
             }
-            let Some((id, request)) = self.waiting.pop_front() else { return };
+            let Some((id, request)) = self.waiting.pop_front() else {
+                return;
+            };
             match self.start(id, request, context, in_use) {
                 Ok(run) => self.running.push(run),
                 Err(fault) => events.push(Event::Failed { request: id, fault }),
@@ -292,7 +329,13 @@ impl Batcher {
         }
     }
 
-    fn start(&mut self, id: u64, request: Request, context: usize, in_use: usize) -> Result<Running, StageError> {
+    fn start(
+        &mut self,
+        id: u64,
+        request: Request,
+        context: usize,
+        in_use: usize,
+    ) -> Result<Running, StageError> {
         let found = self.reusable(&request.prompt);
         let reuse = found.map(|(at, len)| (self.kept.remove(at), len));
         let (sequence, stored, context) = match reuse {
@@ -301,7 +344,11 @@ impl Batcher {
         };
         // A kept sequence may have more room than asked for; give that back by starting anew when it does not fit.
         let fits = in_use + self.model.sequence_bytes(context) <= self.limits.memory;
-        let (stored, context) = if fits { (stored, context) } else { (0, context_of(&request)) };
+        let (stored, context) = if fits {
+            (stored, context)
+        } else {
+            (0, context_of(&request))
+        };
         if !fits {
             self.model.close(sequence);
         }
@@ -313,17 +360,37 @@ impl Batcher {
             self.model.close(sequence);
             self.model.open(sequence, context)?;
         }
-        Ok(Running { id, sequence, request, answer: Vec::new(), stored, reused: stored, bytes })
+        Ok(Running {
+            id,
+            sequence,
+            request,
+            answer: Vec::new(),
+            stored,
+            reused: stored,
+            bytes,
+        })
     }
 
     /// The kept sequence with the most tokens in common with a prompt, taken back to those. The last token of a prompt is
     /// always computed: its logits are needed.
     fn reusable(&mut self, prompt: &[u32]) -> Option<(usize, usize)> {
-        let common = |kept: &Kept| kept.ids.iter().zip(&prompt[..prompt.len() - 1]).take_while(|(a, b)| a == b).count();
+        let common = |kept: &Kept| {
+            kept.ids
+                .iter()
+                .zip(&prompt[..prompt.len() - 1])
+                .take_while(|(a, b)| a == b)
+                .count()
+        };
         let lengths = self.kept.iter().map(common).enumerate();
-        let mut best: Vec<(usize, usize)> = lengths.filter(|(_, len)| *len > 0).map(|(at, len)| (len, at)).collect();
+        let mut best: Vec<(usize, usize)> = lengths
+            .filter(|(_, len)| *len > 0)
+            .map(|(at, len)| (len, at))
+            .collect();
         best.sort_unstable();
-        let usable = best.into_iter().rev().find(|(len, at)| self.model.truncate(self.kept[*at].sequence, *len));
+        let usable = best
+            .into_iter()
+            .rev()
+            .find(|(len, at)| self.model.truncate(self.kept[*at].sequence, *len));
         usable.map(|(len, at)| (at, len))
     }
 
@@ -331,7 +398,9 @@ impl Batcher {
     fn make_room(&mut self, bytes: usize) {
         let mut kept: usize = self.kept.iter().map(|kept| kept.bytes).sum();
         while bytes + kept > self.limits.memory {
-            let Some(oldest) = self.kept.pop_front() else { return };
+            let Some(oldest) = self.kept.pop_front() else {
+                return;
+            };
             kept -= oldest.bytes;
             self.model.close(oldest.sequence);
         }
@@ -342,7 +411,12 @@ impl Batcher {
         let context = ids.len() + run.request.max_tokens;
         ids.extend(run.answer);
         ids.truncate(run.stored);
-        self.kept.push_back(Kept { sequence: run.sequence, ids, context, bytes: run.bytes });
+        self.kept.push_back(Kept {
+            sequence: run.sequence,
+            ids,
+            context,
+            bytes: run.bytes,
+        });
         while self.kept.len() > self.limits.running {
             if let Some(oldest) = self.kept.pop_front() {
                 self.model.close(oldest.sequence);
@@ -360,7 +434,13 @@ fn advance(run: &mut Running, logits: &mut [f32], events: &mut Vec<Event>) -> Op
     if run.answer.len() >= run.request.max_tokens {
         return Some(End::Length);
     }
-    let id = sample(logits, &run.request.sampling, &run.request.prompt, &run.answer, run.answer.len());
+    let id = sample(
+        logits,
+        &run.request.sampling,
+        &run.request.prompt,
+        &run.answer,
+        run.answer.len(),
+    );
     if run.request.ends.contains(&id) {
         return Some(End::Stop);
     }

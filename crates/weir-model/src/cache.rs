@@ -22,12 +22,15 @@ pub(crate) struct LayerCache {
 
 /// Slots a layer needs for a context of this length.
 fn slots(arch: &Arch, layer: usize, context: usize) -> usize {
-    arch.window_of(layer).map_or(context, |window| context.min(window + CHUNK))
+    arch.window_of(layer)
+        .map_or(context, |window| context.min(window + CHUNK))
 }
 
 /// Bytes that a context of this length takes in these layers.
 pub(crate) fn bytes(arch: &Arch, layers: std::ops::Range<usize>, context: usize) -> usize {
-    layers.map(|layer| 8 * slots(arch, layer, context) * arch.key_heads * arch.head_width).sum()
+    layers
+        .map(|layer| 8 * slots(arch, layer, context) * arch.key_heads * arch.head_width)
+        .sum()
 }
 
 impl LayerCache {
@@ -46,7 +49,11 @@ impl LayerCache {
     pub(crate) fn store(&mut self, position: usize, keys: &[f32], values: &[f32]) {
         let slot = position % self.slots;
         let head = self.slots * self.width;
-        for (index, (key, value)) in keys.chunks_exact(self.width).zip(values.chunks_exact(self.width)).enumerate() {
+        for (index, (key, value)) in keys
+            .chunks_exact(self.width)
+            .zip(values.chunks_exact(self.width))
+            .enumerate()
+        {
             let begin = index * head + slot * self.width;
             self.keys[begin..begin + self.width].copy_from_slice(key);
             self.values[begin..begin + self.width].copy_from_slice(value);
@@ -55,7 +62,9 @@ impl LayerCache {
 
     /// What the row at this position sees of one key head.
     pub(crate) fn seen(&self, position: usize, key_head: usize) -> Seen<'_> {
-        let count = self.window.map_or(position + 1, |window| window.min(position + 1));
+        let count = self
+            .window
+            .map_or(position + 1, |window| window.min(position + 1));
         let head = self.slots * self.width;
         let range = key_head * head..(key_head + 1) * head;
         Seen {
@@ -77,7 +86,11 @@ impl LayerCache {
         for (to, from) in larger.keys.chunks_exact_mut(new).zip(self.keys.chunks_exact(old)) {
             to[..old].copy_from_slice(from);
         }
-        for (to, from) in larger.values.chunks_exact_mut(new).zip(self.values.chunks_exact(old)) {
+        for (to, from) in larger
+            .values
+            .chunks_exact_mut(new)
+            .zip(self.values.chunks_exact(old))
+        {
             to[..old].copy_from_slice(from);
         }
         *self = larger;

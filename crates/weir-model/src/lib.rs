@@ -7,15 +7,15 @@
 pub mod arch;
 pub mod batch;
 mod cache;
-mod forward;
 pub mod fetch;
+mod forward;
 pub mod gguf;
 pub mod kernels;
 mod memory;
 pub mod model;
 pub mod sample;
-pub mod template;
 mod stage;
+pub mod template;
 pub mod tiny;
 pub mod tokenizer;
 mod weights;

@@ -41,7 +41,10 @@ impl MappedFile {
         self.release_range(0, self.bytes().len());
     }
 
-    #[expect(unsafe_code, reason = "dropping resident pages of a mapping cannot be expressed safely")]
+    #[expect(
+        unsafe_code,
+        reason = "dropping resident pages of a mapping cannot be expressed safely"
+    )]
     pub(crate) fn release_range(&self, begin: usize, len: usize) {
         if let Self::Map(map) = self
             && begin.checked_add(len).is_some_and(|end| end <= map.len())

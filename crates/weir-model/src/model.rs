@@ -35,12 +35,18 @@ impl Model {
     pub fn load_cut(gguf: &Arc<Gguf>, cuts: &[usize], threads: &Threads) -> Result<Self, LoadError> {
         let arch = Arch::from_gguf(gguf)?;
         let specs = StageSpec::cut(arch.layers, cuts);
-        let bytes: usize = specs.iter().map(|spec| Stage::weight_bytes(gguf, &arch, spec)).sum();
+        let bytes: usize = specs
+            .iter()
+            .map(|spec| Stage::weight_bytes(gguf, &arch, spec))
+            .sum();
         let (need, free) = (bytes >> 20, crate::memory::free_bytes() >> 20);
         if need >= free {
             return Err(LoadError::Memory { need, free });
         }
-        let stages = specs.into_iter().map(|spec| Stage::load(gguf, spec, threads)).collect::<Result<_, _>>()?;
+        let stages = specs
+            .into_iter()
+            .map(|spec| Stage::load(gguf, spec, threads))
+            .collect::<Result<_, _>>()?;
         Ok(Self { stages, arch })
     }
 
@@ -59,7 +65,10 @@ impl Model {
     /// Bytes that a sequence of this context length takes.
     #[must_use]
     pub fn sequence_bytes(&self, context: usize) -> usize {
-        self.stages.iter().map(|stage| stage.sequence_bytes(context)).sum()
+        self.stages
+            .iter()
+            .map(|stage| stage.sequence_bytes(context))
+            .sum()
     }
 
     /// Reserves room for a sequence.
@@ -67,7 +76,9 @@ impl Model {
     /// # Errors
     /// As [`Stage::open`].
     pub fn open(&mut self, sequence: u64, context: usize) -> Result<(), StageError> {
-        self.stages.iter_mut().try_for_each(|stage| stage.open(sequence, context))
+        self.stages
+            .iter_mut()
+            .try_for_each(|stage| stage.open(sequence, context))
     }
 
     /// Reserves room for more tokens.
@@ -75,7 +86,9 @@ impl Model {
     /// # Errors
     /// As [`Stage::grow`].
     pub fn grow(&mut self, sequence: u64, context: usize) -> Result<(), StageError> {
-        self.stages.iter_mut().try_for_each(|stage| stage.grow(sequence, context))
+        self.stages
+            .iter_mut()
+            .try_for_each(|stage| stage.grow(sequence, context))
     }
 
     /// Forgets a sequence.
@@ -102,7 +115,9 @@ impl Model {
         logits: &mut Vec<f32>,
     ) -> Result<(), StageError> {
         let width = self.arch.width;
-        let Some(first) = self.stages.first() else { return Err(StageError::Missing("layers")) };
+        let Some(first) = self.stages.first() else {
+            return Err(StageError::Missing("layers"));
+        };
         let mut hidden = first.embed(ids)?;
         for stage in &mut self.stages {
             stage.forward(rows, &mut hidden)?;
@@ -110,7 +125,11 @@ impl Model {
         let mut picked = Vec::with_capacity(wanted.len() * width);
         for row in wanted {
             let state = hidden.get(row * width..(row + 1) * width);
-            picked.extend(state.ok_or(StageError::Shape { rows: row + 1, need: (row + 1) * width, have: hidden.len() })?);
+            picked.extend(state.ok_or(StageError::Shape {
+                rows: row + 1,
+                need: (row + 1) * width,
+                have: hidden.len(),
+            })?);
         }
         match self.stages.last_mut() {
             Some(last) => last.head(&picked, logits),
@@ -123,8 +142,14 @@ impl Model {
     /// # Errors
     /// As [`Model::step`].
     pub fn feed(&mut self, sequence: u64, ids: &[u32], logits: &mut Vec<f32>) -> Result<(), StageError> {
-        let from = self.stages.first().and_then(|stage| stage.len_of(sequence)).ok_or(StageError::Unknown(sequence))?;
-        let rows: Vec<Row> = (from..from + ids.len()).map(|position| Row { sequence, position }).collect();
+        let from = self
+            .stages
+            .first()
+            .and_then(|stage| stage.len_of(sequence))
+            .ok_or(StageError::Unknown(sequence))?;
+        let rows: Vec<Row> = (from..from + ids.len())
+            .map(|position| Row { sequence, position })
+            .collect();
         let last: Vec<usize> = ids.len().checked_sub(1).into_iter().collect();
         self.step(&rows, ids, &last, logits)
     }

@@ -66,16 +66,47 @@ impl Sampling {
     /// [`SamplingError`] names the first that is out of bounds.
     pub fn validate(&self) -> Result<(), SamplingError> {
         let check = |field, value: f32, ok: bool, bounds| {
-            if ok && value.is_finite() { Ok(()) } else { Err(SamplingError { field, value, bounds }) }
+            if ok && value.is_finite() {
+                Ok(())
+            } else {
+                Err(SamplingError { field, value, bounds })
+            }
         };
-        check("temperature", self.temperature, (0.0..=100.0).contains(&self.temperature), "0 to 100")?;
-        check("top_p", self.top_p, self.top_p > 0.0 && self.top_p <= 1.0, "above 0 up to 1")?;
+        check(
+            "temperature",
+            self.temperature,
+            (0.0..=100.0).contains(&self.temperature),
+            "0 to 100",
+        )?;
+        check(
+            "top_p",
+            self.top_p,
+            self.top_p > 0.0 && self.top_p <= 1.0,
+            "above 0 up to 1",
+        )?;
         check("min_p", self.min_p, (0.0..=1.0).contains(&self.min_p), "0 to 1")?;
         let repetition = self.repetition_penalty;
-        check("repetition_penalty", repetition, repetition > 0.0 && repetition <= 100.0, "above 0 up to 100")?;
-        check("frequency_penalty", self.frequency_penalty, self.frequency_penalty.abs() <= 100.0, "-100 to 100")?;
-        check("presence_penalty", self.presence_penalty, self.presence_penalty.abs() <= 100.0, "-100 to 100")?;
-        self.logit_bias.iter().try_for_each(|(_, bias)| check("logit_bias", *bias, bias.abs() <= 1000.0, "-1000 to 1000"))
+        check(
+            "repetition_penalty",
+            repetition,
+            repetition > 0.0 && repetition <= 100.0,
+            "above 0 up to 100",
+        )?;
+        check(
+            "frequency_penalty",
+            self.frequency_penalty,
+            self.frequency_penalty.abs() <= 100.0,
+            "-100 to 100",
+        )?;
+        check(
+            "presence_penalty",
+            self.presence_penalty,
+            self.presence_penalty.abs() <= 100.0,
+            "-100 to 100",
+        )?;
+        self.logit_bias
+            .iter()
+            .try_for_each(|(_, bias)| check("logit_bias", *bias, bias.abs() <= 1000.0, "-1000 to 1000"))
     }
 
     fn is_greedy(&self) -> bool {
@@ -90,7 +121,9 @@ pub fn sample(logits: &mut [f32], how: &Sampling, prompt: &[u32], answer: &[u32]
     if how.is_greedy() {
         return id(crate::kernels::argmax(crate::kernels::Isa::detect(), logits));
     }
-    let largest = logits.iter().fold(f32::NEG_INFINITY, |most, logit| most.max(*logit));
+    let largest = logits
+        .iter()
+        .fold(f32::NEG_INFINITY, |most, logit| most.max(*logit));
     let weight = |logit: f32| exp((logit - largest) / how.temperature);
     let random = unit(how.seed, position);
     if how.top_k == 0 && how.top_p >= 1.0 && how.min_p <= 0.0 {
@@ -117,7 +150,11 @@ fn adjust(logits: &mut [f32], how: &Sampling, prompt: &[u32], answer: &[u32]) {
         seen.dedup();
         for id in seen {
             if let Some(logit) = logits.get_mut(id as usize) {
-                *logit = if *logit > 0.0 { *logit / how.repetition_penalty } else { *logit * how.repetition_penalty };
+                *logit = if *logit > 0.0 {
+                    *logit / how.repetition_penalty
+                } else {
+                    *logit * how.repetition_penalty
+                };
             }
         }
     }
@@ -126,7 +163,6 @@ fn adjust(logits: &mut [f32], how: &Sampling, prompt: &[u32], answer: &[u32]) {
         seen.sort_unstable();
         for run in seen.chunk_by(|a, b| a == b) {
             if let Some(logit) = logits.get_mut(run[0] as usize) {
-                #[expect(clippy::cast_precision_loss, reason = "answers are short")]
                 let times = run.len() as f32;
                 *logit -= how.presence_penalty + how.frequency_penalty * times;
             }
@@ -137,8 +173,14 @@ fn adjust(logits: &mut [f32], how: &Sampling, prompt: &[u32], answer: &[u32]) {
 /// The tokens that remain, likeliest first, ties by id.
 fn keep(logits: &[f32], how: &Sampling, weight: impl Fn(f32) -> f32) -> Vec<(f32, usize)> {
     let all = || logits.iter().map(|logit| weight(*logit)).zip(0_usize..);
-    let total: f64 = if how.top_k == 0 { all().map(|(weight, _)| f64::from(weight)).sum() } else { 0.0 };
-    let mut kept: Vec<(f32, usize)> = all().filter(|(weight, _)| *weight > 0.0 && *weight >= how.min_p).collect();
+    let total: f64 = if how.top_k == 0 {
+        all().map(|(weight, _)| f64::from(weight)).sum()
+    } else {
+        0.0
+    };
+    let mut kept: Vec<(f32, usize)> = all()
+        .filter(|(weight, _)| *weight > 0.0 && *weight >= how.min_p)
+        .collect();
     let order = |a: &(f32, usize), b: &(f32, usize)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
     if how.top_k > 0 && how.top_k < kept.len() {
         kept.select_nth_unstable_by(how.top_k, order);
@@ -148,7 +190,11 @@ fn keep(logits: &[f32], how: &Sampling, weight: impl Fn(f32) -> f32) -> Vec<(f32
         kept.sort_unstable_by(order);
         return kept;
     }
-    let total = if how.top_k == 0 { total } else { kept.iter().map(|(weight, _)| f64::from(*weight)).sum() };
+    let total = if how.top_k == 0 {
+        total
+    } else {
+        kept.iter().map(|(weight, _)| f64::from(*weight)).sum()
+    };
     // The likeliest few usually suffice; look at more only when they do not.
     let mut looked = 256;
     loop {
@@ -190,7 +236,6 @@ fn draw(weighted: impl Iterator<Item = (f32, usize)> + Clone, random: f64) -> u3
 }
 
 /// A number in [0, 1) that is a function of seed and position.
-#[expect(clippy::cast_precision_loss, reason = "53 bits fit exactly")]
 fn unit(seed: u64, position: usize) -> f64 {
     let mut mixed = seed ^ (position as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for _ in 0..2 {
@@ -216,36 +261,83 @@ mod tests {
 
     #[test]
     fn greedy_takes_the_lowest_of_equals() {
-        assert_eq!(sample(&mut [0.0, 3.0, 3.0, -1.0], &Sampling::default(), &[], &[], 0), 1);
+        assert_eq!(
+            sample(&mut [0.0, 3.0, 3.0, -1.0], &Sampling::default(), &[], &[], 0),
+            1
+        );
     }
 
     #[test]
     fn frequencies_follow_the_probabilities() {
         let logits = [0.0, 2.0_f32.ln(), 5.0_f32.ln()];
-        let how = Sampling { temperature: 1.0, seed: 7, ..Sampling::default() };
+        let how = Sampling {
+            temperature: 1.0,
+            seed: 7,
+            ..Sampling::default()
+        };
         let counts = counts(&how, &logits, 80_000);
         for (count, share) in counts.iter().zip([1.0, 2.0, 5.0]) {
             let expected = 10_000.0 * share;
-            assert!((f64::from(u32::try_from(*count).unwrap()) - expected).abs() < 0.04 * expected, "{counts:?}");
+            assert!(
+                (f64::from(u32::try_from(*count).unwrap()) - expected).abs() < 0.04 * expected,
+                "{counts:?}"
+            );
         }
     }
 
     #[test]
     fn each_limit_removes_what_it_says() {
         let logits: Vec<f32> = [1.0, 2.0, 3.0, 4.0, 90.0].map(f32::ln).to_vec();
-        let base = Sampling { temperature: 1.0, ..Sampling::default() };
-        let possible = |how: &Sampling| counts(how, &logits, 4000).iter().filter(|count| **count > 0).count();
+        let base = Sampling {
+            temperature: 1.0,
+            ..Sampling::default()
+        };
+        let possible = |how: &Sampling| {
+            counts(how, &logits, 4000)
+                .iter()
+                .filter(|count| **count > 0)
+                .count()
+        };
         assert_eq!(possible(&base), 5);
-        assert_eq!(possible(&Sampling { top_k: 2, ..base.clone() }), 2);
-        assert_eq!(possible(&Sampling { top_p: 0.93, ..base.clone() }), 2);
-        assert_eq!(possible(&Sampling { min_p: 0.03, ..base.clone() }), 3);
-        assert_eq!(possible(&Sampling { top_k: 3, top_p: 0.93, ..base }), 2);
+        assert_eq!(
+            possible(&Sampling {
+                top_k: 2,
+                ..base.clone()
+            }),
+            2
+        );
+        assert_eq!(
+            possible(&Sampling {
+                top_p: 0.93,
+                ..base.clone()
+            }),
+            2
+        );
+        assert_eq!(
+            possible(&Sampling {
+                min_p: 0.03,
+                ..base.clone()
+            }),
+            3
+        );
+        assert_eq!(
+            possible(&Sampling {
+                top_k: 3,
+                top_p: 0.93,
+                ..base
+            }),
+            2
+        );
     }
 
     #[test]
     fn a_wide_nucleus_is_found() {
         let logits = vec![0.0; 5000];
-        let how = Sampling { temperature: 1.0, top_p: 0.9, ..Sampling::default() };
+        let how = Sampling {
+            temperature: 1.0,
+            top_p: 0.9,
+            ..Sampling::default()
+        };
         let kept = keep(&logits, &how, |_| 1.0);
         assert_eq!(kept.len(), 4500);
         assert_eq!(kept.last().unwrap().1, 4499);
@@ -256,26 +348,76 @@ mod tests {
         let logits = [1.0, 1.5, 1.4];
         let greedy = |how: &Sampling, answer: &[u32]| sample(&mut logits.to_vec(), how, &[], answer, 0);
         assert_eq!(greedy(&Sampling::default(), &[1, 1]), 1);
-        assert_eq!(greedy(&Sampling { presence_penalty: 0.2, ..Sampling::default() }, &[1]), 2);
-        assert_eq!(greedy(&Sampling { frequency_penalty: 0.06, ..Sampling::default() }, &[1, 1]), 2);
-        assert_eq!(greedy(&Sampling { repetition_penalty: 1.2, ..Sampling::default() }, &[1]), 2);
-        assert_eq!(greedy(&Sampling { logit_bias: vec![(0, 3.0)], ..Sampling::default() }, &[]), 0);
+        assert_eq!(
+            greedy(
+                &Sampling {
+                    presence_penalty: 0.2,
+                    ..Sampling::default()
+                },
+                &[1]
+            ),
+            2
+        );
+        assert_eq!(
+            greedy(
+                &Sampling {
+                    frequency_penalty: 0.06,
+                    ..Sampling::default()
+                },
+                &[1, 1]
+            ),
+            2
+        );
+        assert_eq!(
+            greedy(
+                &Sampling {
+                    repetition_penalty: 1.2,
+                    ..Sampling::default()
+                },
+                &[1]
+            ),
+            2
+        );
+        assert_eq!(
+            greedy(
+                &Sampling {
+                    logit_bias: vec![(0, 3.0)],
+                    ..Sampling::default()
+                },
+                &[]
+            ),
+            0
+        );
     }
 
     #[test]
     fn the_choice_is_a_function_of_seed_and_position() {
         let logits: Vec<f32> = (0_u8..100).map(|index| f32::from(index % 7)).collect();
-        let how = |seed| Sampling { temperature: 1.0, seed, ..Sampling::default() };
-        let run = |seed| (0..50).map(|at| sample(&mut logits.clone(), &how(seed), &[], &[], at)).collect::<Vec<_>>();
+        let how = |seed| Sampling {
+            temperature: 1.0,
+            seed,
+            ..Sampling::default()
+        };
+        let run = |seed| {
+            (0..50)
+                .map(|at| sample(&mut logits.clone(), &how(seed), &[], &[], at))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(run(1), run(1));
         assert_ne!(run(1), run(2));
     }
 
     #[test]
     fn parameters_out_of_bounds_are_named() {
-        let bad = Sampling { top_p: 0.0, ..Sampling::default() };
+        let bad = Sampling {
+            top_p: 0.0,
+            ..Sampling::default()
+        };
         assert_eq!(bad.validate().unwrap_err().field, "top_p");
-        let bad = Sampling { temperature: f32::NAN, ..Sampling::default() };
+        let bad = Sampling {
+            temperature: f32::NAN,
+            ..Sampling::default()
+        };
         assert_eq!(bad.validate().unwrap_err().field, "temperature");
         assert!(Sampling::default().validate().is_ok());
     }

@@ -26,7 +26,10 @@ impl Threads {
     /// # Errors
     /// [`LoadError::System`] when the system refuses a thread.
     pub fn new(threads: usize) -> Result<Self, LoadError> {
-        let pool = Pool::new(threads).map_err(|source| LoadError::System { what: "starting threads", source })?;
+        let pool = Pool::new(threads).map_err(|source| LoadError::System {
+            what: "starting threads",
+            source,
+        })?;
         Ok(Self(Arc::new(pool)))
     }
 }
@@ -46,7 +49,11 @@ impl StageSpec {
     /// All of a model.
     #[must_use]
     pub fn whole(layers: usize) -> Self {
-        Self { layers: 0..layers, embedding: true, head: true }
+        Self {
+            layers: 0..layers,
+            embedding: true,
+            head: true,
+        }
     }
 
     /// Cuts a model after the given numbers of layers.
@@ -166,17 +173,29 @@ impl Stage {
     ///
     /// # Errors
     /// As [`Stage::load`].
-    pub fn load_with(gguf: &Arc<Gguf>, spec: StageSpec, threads: &Threads, isa: Isa) -> Result<Self, LoadError> {
+    pub fn load_with(
+        gguf: &Arc<Gguf>,
+        spec: StageSpec,
+        threads: &Threads,
+        isa: Isa,
+    ) -> Result<Self, LoadError> {
         let arch = Arc::new(Arch::from_gguf(gguf)?);
         if spec.layers.start > spec.layers.end || spec.layers.end > arch.layers {
-            return Err(LoadError::Range { range: spec.layers, layers: arch.layers });
+            return Err(LoadError::Range {
+                range: spec.layers,
+                layers: arch.layers,
+            });
         }
         let tensors = Tensors { gguf, arch: &arch };
         let (need, free) = (tensors.bytes(&spec) >> 20, memory::free_bytes() >> 20);
         if need >= free {
             return Err(LoadError::Memory { need, free });
         }
-        let layers = spec.layers.clone().map(|layer| tensors.layer(layer)).collect::<Result<_, _>>()?;
+        let layers = spec
+            .layers
+            .clone()
+            .map(|layer| tensors.layer(layer))
+            .collect::<Result<_, _>>()?;
         let embedding = spec.embedding.then(|| Embedding::new(gguf, &arch)).transpose()?;
         let head = spec.head.then(|| tensors.head()).transpose()?;
         let wavelengths = Wavelengths::new(&arch, tensors.rope_factors()?.as_deref());
@@ -212,10 +231,18 @@ impl Stage {
     #[must_use]
     pub fn loaded_bytes(&self) -> usize {
         let layer = |layer: &Layer| {
-            [&layer.query, &layer.key, &layer.value, &layer.output, &layer.gate, &layer.up, &layer.down]
-                .map(Matrix::bytes)
-                .iter()
-                .sum::<usize>()
+            [
+                &layer.query,
+                &layer.key,
+                &layer.value,
+                &layer.output,
+                &layer.gate,
+                &layer.up,
+                &layer.down,
+            ]
+            .map(Matrix::bytes)
+            .iter()
+            .sum::<usize>()
         };
         self.layers.iter().map(layer).sum::<usize>() + self.head.as_ref().map_or(0, |(_, head)| head.bytes())
     }
@@ -232,13 +259,28 @@ impl Stage {
     /// [`StageError::Open`] and [`StageError::Context`].
     pub fn open(&mut self, sequence: u64, context: usize) -> Result<(), StageError> {
         if context == 0 || context > self.arch.context {
-            return Err(StageError::Context { asked: context, most: self.arch.context });
+            return Err(StageError::Context {
+                asked: context,
+                most: self.arch.context,
+            });
         }
         if self.sequences.contains_key(&sequence) {
             return Err(StageError::Open(sequence));
         }
-        let layers = self.spec.layers.clone().map(|layer| LayerCache::new(&self.arch, layer, context)).collect();
-        self.sequences.insert(sequence, Sequence { len: 0, context, layers });
+        let layers = self
+            .spec
+            .layers
+            .clone()
+            .map(|layer| LayerCache::new(&self.arch, layer, context))
+            .collect();
+        self.sequences.insert(
+            sequence,
+            Sequence {
+                len: 0,
+                context,
+                layers,
+            },
+        );
         Ok(())
     }
 
@@ -248,9 +290,15 @@ impl Stage {
     /// [`StageError::Unknown`] and [`StageError::Context`].
     pub fn grow(&mut self, sequence: u64, context: usize) -> Result<(), StageError> {
         if context > self.arch.context {
-            return Err(StageError::Context { asked: context, most: self.arch.context });
+            return Err(StageError::Context {
+                asked: context,
+                most: self.arch.context,
+            });
         }
-        let found = self.sequences.get_mut(&sequence).ok_or(StageError::Unknown(sequence))?;
+        let found = self
+            .sequences
+            .get_mut(&sequence)
+            .ok_or(StageError::Unknown(sequence))?;
         if context > found.context {
             for (layer, cache) in (self.spec.layers.start..).zip(&mut found.layers) {
                 cache.grow(&self.arch, layer, context);
@@ -316,7 +364,11 @@ impl Stage {
     pub fn forward(&mut self, rows: &[Row], hidden: &mut [f32]) -> Result<(), StageError> {
         let width = self.arch.width;
         if hidden.len() != rows.len() * width {
-            return Err(StageError::Shape { rows: rows.len(), need: rows.len() * width, have: hidden.len() });
+            return Err(StageError::Shape {
+                rows: rows.len(),
+                need: rows.len() * width,
+                have: hidden.len(),
+            });
         }
         let ends = self.check(rows)?;
         for (rows, hidden) in rows.chunks(CHUNK).zip(hidden.chunks_mut(CHUNK * width)) {
@@ -334,13 +386,23 @@ impl Stage {
     fn check(&self, rows: &[Row]) -> Result<HashMap<u64, usize>, StageError> {
         let mut ends = HashMap::new();
         for row in rows {
-            let sequence = self.sequences.get(&row.sequence).ok_or(StageError::Unknown(row.sequence))?;
+            let sequence = self
+                .sequences
+                .get(&row.sequence)
+                .ok_or(StageError::Unknown(row.sequence))?;
             let at = ends.entry(row.sequence).or_insert(sequence.len);
             if row.position != *at {
-                return Err(StageError::Position { sequence: row.sequence, at: *at, position: row.position });
+                return Err(StageError::Position {
+                    sequence: row.sequence,
+                    at: *at,
+                    position: row.position,
+                });
             }
             if row.position >= sequence.context {
-                return Err(StageError::Context { asked: row.position + 1, most: sequence.context });
+                return Err(StageError::Context {
+                    asked: row.position + 1,
+                    most: sequence.context,
+                });
             }
             *at += 1;
         }
@@ -353,19 +415,34 @@ impl Stage {
             .iter()
             .map(|row| {
                 let next = order.len();
-                Place { cache: *order.entry(row.sequence).or_insert(next), position: row.position }
+                Place {
+                    cache: *order.entry(row.sequence).or_insert(next),
+                    position: row.position,
+                }
             })
             .collect();
-        let mut held: Vec<(usize, &mut Sequence)> =
-            self.sequences.iter_mut().filter_map(|(id, held)| Some((*order.get(id)?, held))).collect();
+        let mut held: Vec<(usize, &mut Sequence)> = self
+            .sequences
+            .iter_mut()
+            .filter_map(|(id, held)| Some((*order.get(id)?, held)))
+            .collect();
         held.sort_unstable_by_key(|(index, _)| *index);
-        self.scratch.turns.fill(&self.wavelengths, rows.iter().map(|row| row.position));
-        let context = Context { arch: &self.arch, pool: &self.threads.0, isa: self.isa };
+        self.scratch
+            .turns
+            .fill(&self.wavelengths, rows.iter().map(|row| row.position));
+        let context = Context {
+            arch: &self.arch,
+            pool: &self.threads.0,
+            isa: self.isa,
+        };
         for (index, layer) in self.layers.iter().enumerate() {
             let window = self.arch.window_of(self.spec.layers.start + index).is_some();
-            let mut caches: Vec<&mut LayerCache> =
-                held.iter_mut().map(|(_, sequence)| &mut sequence.layers[index]).collect();
-            self.scratch.layer(&context, layer, window, &places, &mut caches, hidden);
+            let mut caches: Vec<&mut LayerCache> = held
+                .iter_mut()
+                .map(|(_, sequence)| &mut sequence.layers[index])
+                .collect();
+            self.scratch
+                .layer(&context, layer, window, &places, &mut caches, hidden);
         }
     }
 
@@ -377,9 +454,17 @@ impl Stage {
         let (norm, matrix) = self.head.as_ref().ok_or(StageError::Missing("head"))?;
         let rows = hidden.len() / self.arch.width;
         if hidden.len() != rows * self.arch.width {
-            return Err(StageError::Shape { rows, need: rows * self.arch.width, have: hidden.len() });
+            return Err(StageError::Shape {
+                rows,
+                need: rows * self.arch.width,
+                have: hidden.len(),
+            });
         }
-        let context = Context { arch: &self.arch, pool: &self.threads.0, isa: self.isa };
+        let context = Context {
+            arch: &self.arch,
+            pool: &self.threads.0,
+            isa: self.isa,
+        };
         normalize(&context, hidden, norm, matrix.is_quantized(), &mut self.normed);
         logits.resize(rows * matrix.rows(), 0.0);
         let out = Output::new(logits, matrix.rows());

@@ -69,20 +69,32 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// [`TemplateError`] when it does not compile.
-    pub fn choose(given: Option<&str>, file: Option<&str>, family: Family, bos: &str, eos: &str) -> Result<Self, TemplateError> {
+    pub fn choose(
+        given: Option<&str>,
+        file: Option<&str>,
+        family: Family,
+        bos: &str,
+        eos: &str,
+    ) -> Result<Self, TemplateError> {
         let (source, text) = match (given, file) {
             (Some(text), _) => (Source::Given, text),
             (None, Some(text)) => (Source::File, text),
             (None, None) => (Source::BuiltIn(family), built_in(family)),
         };
         if text.len() > MAX_SOURCE {
-            return Err(TemplateError(format!("it is {} bytes long, at most {MAX_SOURCE} are accepted", text.len())));
+            return Err(TemplateError(format!(
+                "it is {} bytes long, at most {MAX_SOURCE} are accepted",
+                text.len()
+            )));
         }
         let mut environment = Environment::new();
         environment.set_fuel(Some(FUEL));
         environment.set_recursion_limit(64);
         let mut syntax = SyntaxConfig::builder();
-        syntax.trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true);
+        syntax
+            .trim_blocks(true)
+            .lstrip_blocks(true)
+            .keep_trailing_newline(true);
         environment.set_syntax(syntax.build().map_err(|fault| TemplateError(explain(&fault)))?);
         environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
@@ -91,7 +103,12 @@ impl ChatTemplate {
         });
         let compiled = environment.add_template_owned(NAME.to_owned(), text.to_owned());
         compiled.map_err(|fault| TemplateError(explain(&fault)))?;
-        Ok(Self { environment, source, bos: bos.to_owned(), eos: eos.to_owned() })
+        Ok(Self {
+            environment,
+            source,
+            bos: bos.to_owned(),
+            eos: eos.to_owned(),
+        })
     }
 
     /// Where the template came from.
@@ -106,7 +123,10 @@ impl ChatTemplate {
     /// # Errors
     /// [`TemplateError`] when the template raises, loops, or gives too much.
     pub fn render(&self, messages: &[Message]) -> Result<String, TemplateError> {
-        let template = self.environment.get_template(NAME).map_err(|fault| TemplateError(explain(&fault)))?;
+        let template = self
+            .environment
+            .get_template(NAME)
+            .map_err(|fault| TemplateError(explain(&fault)))?;
         let context = minijinja::context! {
             messages => Value::from(Serde(messages)),
             add_generation_prompt => true,
@@ -114,7 +134,9 @@ impl ChatTemplate {
             eos_token => self.eos.as_str(),
         };
         let mut out = Bounded(Vec::new());
-        template.render_captured_to(context, &mut out).map_err(|fault| TemplateError(explain(&fault)))?;
+        template
+            .render_captured_to(context, &mut out)
+            .map_err(|fault| TemplateError(explain(&fault)))?;
         String::from_utf8(out.0).map_err(|_| TemplateError("it gave bytes that are not UTF-8".to_owned()))
     }
 }
@@ -136,7 +158,9 @@ struct Bounded(Vec<u8>);
 impl std::io::Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         if self.0.len() + bytes.len() > MAX_OUTPUT {
-            return Err(std::io::Error::other(format!("the text exceeds {MAX_OUTPUT} bytes")));
+            return Err(std::io::Error::other(format!(
+                "the text exceeds {MAX_OUTPUT} bytes"
+            )));
         }
         self.0.extend(bytes);
         Ok(bytes.len())
@@ -186,7 +210,10 @@ mod tests {
     use super::*;
 
     fn message(role: &str, content: &str) -> Message {
-        Message { role: role.to_owned(), content: content.to_owned() }
+        Message {
+            role: role.to_owned(),
+            content: content.to_owned(),
+        }
     }
 
     fn render(source: &str, messages: &[Message]) -> Result<String, TemplateError> {
@@ -195,17 +222,33 @@ mod tests {
 
     #[test]
     fn built_in_templates_render_turns() {
-        let chat = [message("system", "Be brief."), message("user", "Hi "), message("assistant", "Yes?"), message("user", "<b>")];
+        let chat = [
+            message("system", "Be brief."),
+            message("user", "Hi "),
+            message("assistant", "Yes?"),
+            message("user", "<b>"),
+        ];
         let gemma = ChatTemplate::choose(None, None, Family::Gemma3, "", "").unwrap();
         assert_eq!(
             gemma.render(&chat).unwrap(),
             "<start_of_turn>user\nBe brief.\n\nHi<end_of_turn>\n<start_of_turn>model\nYes?<end_of_turn>\n<start_of_turn>user\n<b><end_of_turn>\n<start_of_turn>model\n"
         );
-        assert_eq!(gemma.source().to_string(), "the built-in chat template for gemma3");
+        assert_eq!(
+            gemma.source().to_string(),
+            "the built-in chat template for gemma3"
+        );
         let qwen = ChatTemplate::choose(None, None, Family::Qwen3, "", "").unwrap();
-        assert_eq!(qwen.render(&chat[3..]).unwrap(), "<|im_start|>user\n<b><|im_end|>\n<|im_start|>assistant\n");
+        assert_eq!(
+            qwen.render(&chat[3..]).unwrap(),
+            "<|im_start|>user\n<b><|im_end|>\n<|im_start|>assistant\n"
+        );
         let llama = ChatTemplate::choose(None, None, Family::Llama, "", "").unwrap();
-        assert!(llama.render(&chat[..1]).unwrap().starts_with("<|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>"));
+        assert!(
+            llama
+                .render(&chat[..1])
+                .unwrap()
+                .starts_with("<|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>")
+        );
     }
 
     #[test]
@@ -242,6 +285,11 @@ mod tests {
         ] {
             assert!(render(source, &[]).is_err(), "{source}");
         }
-        assert!(render(&" ".repeat(MAX_SOURCE + 1), &[]).unwrap_err().to_string().contains("bytes long"));
+        assert!(
+            render(&" ".repeat(MAX_SOURCE + 1), &[])
+                .unwrap_err()
+                .to_string()
+                .contains("bytes long")
+        );
     }
 }

@@ -92,7 +92,10 @@ impl TinyModel {
             writer.u32(&format!("{name}.{key}"), size(value));
         }
         writer.f32(&format!("{name}.attention.layer_norm_rms_epsilon"), 1e-6);
-        writer.f32(&format!("{name}.rope.freq_base"), if self.family == Family::Gemma3 { 1e6 } else { 1e4 });
+        writer.f32(
+            &format!("{name}.rope.freq_base"),
+            if self.family == Family::Gemma3 { 1e6 } else { 1e4 },
+        );
         if self.family == Family::Gemma3 {
             writer.u32("gemma3.attention.sliding_window", size(self.window));
         }
@@ -103,12 +106,24 @@ impl TinyModel {
 
     /// Writes the tokenizer and returns the number of tokens.
     fn vocabulary(&self, writer: &mut GgufWriter) -> usize {
-        if self.family == Family::Gemma3 { sentence_piece(writer) } else { byte_level(self.family, writer) }
+        if self.family == Family::Gemma3 {
+            sentence_piece(writer)
+        } else {
+            byte_level(self.family, writer)
+        }
     }
 
     fn tensors(&self, writer: &mut GgufWriter, vocabulary: usize) -> Result<(), WriteError> {
-        let mut weights = Weights { state: self.seed, next: 0, formats: &self.formats };
-        let (width, queries, keys) = (self.width, self.heads * self.head_width, self.key_heads * self.head_width);
+        let mut weights = Weights {
+            state: self.seed,
+            next: 0,
+            formats: &self.formats,
+        };
+        let (width, queries, keys) = (
+            self.width,
+            self.heads * self.head_width,
+            self.key_heads * self.head_width,
+        );
         weights.matrix(writer, "token_embd.weight", width, vocabulary)?;
         if !self.tied {
             weights.matrix(writer, "output.weight", width, vocabulary)?;
@@ -141,7 +156,11 @@ impl TinyModel {
                 }
             }
             if self.family == Family::Qwen2 {
-                for (part, len) in [("attn_q.bias", queries), ("attn_k.bias", keys), ("attn_v.bias", keys)] {
+                for (part, len) in [
+                    ("attn_q.bias", queries),
+                    ("attn_k.bias", keys),
+                    ("attn_v.bias", keys),
+                ] {
                     weights.vector(writer, &name(part), len, 0.0)?;
                 }
             }
@@ -157,7 +176,16 @@ fn tokens(writer: &mut GgufWriter, texts: &[Vec<u8>], kinds: &[i32]) {
 
 /// Special tokens, 256 byte tokens, printable characters and a few longer pieces.
 fn sentence_piece(writer: &mut GgufWriter) -> usize {
-    let special = ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>", "\n\n", "  "];
+    let special = [
+        "<pad>",
+        "<eos>",
+        "<bos>",
+        "<unk>",
+        "<start_of_turn>",
+        "<end_of_turn>",
+        "\n\n",
+        "  ",
+    ];
     let mut texts: Vec<Vec<u8>> = special.iter().map(|text| text.as_bytes().to_vec()).collect();
     let mut kinds = vec![3, 3, 3, 2, 3, 3, 4, 4];
     let mut scores = vec![0.0; special.len()];
@@ -166,9 +194,29 @@ fn sentence_piece(writer: &mut GgufWriter) -> usize {
         kinds.push(6);
         scores.push(0.0);
     }
-    let pieces = ["he", "the", "\u{2581}the", "in", "er", "an", "and", "\u{2581}and", "\u{e9}", "\u{4f60}", "\u{597d}", "\u{4f60}\u{597d}"];
-    let characters = (b'!'..=b'~').map(|byte| char::from(byte).to_string()).chain([String::from("\u{2581}")]);
-    for (text, rank) in pieces.into_iter().map(str::to_owned).chain(characters).zip(0_u16..) {
+    let pieces = [
+        "he",
+        "the",
+        "\u{2581}the",
+        "in",
+        "er",
+        "an",
+        "and",
+        "\u{2581}and",
+        "\u{e9}",
+        "\u{4f60}",
+        "\u{597d}",
+        "\u{4f60}\u{597d}",
+    ];
+    let characters = (b'!'..=b'~')
+        .map(|byte| char::from(byte).to_string())
+        .chain([String::from("\u{2581}")]);
+    for (text, rank) in pieces
+        .into_iter()
+        .map(str::to_owned)
+        .chain(characters)
+        .zip(0_u16..)
+    {
         texts.push(text.into_bytes());
         kinds.push(1);
         scores.push(-f32::from(rank) - 1.0);
@@ -198,8 +246,20 @@ fn printable(byte: u8) -> char {
 
 /// All bytes, a few merges, and the special tokens of chat formats.
 fn byte_level(family: Family, writer: &mut GgufWriter) -> usize {
-    let mut texts: Vec<Vec<u8>> = (0..=255).map(|byte| printable(byte).to_string().into_bytes()).collect();
-    let merges = ["t h", "th e", "\u{120} the", "i n", "a n", "an d", "\u{120} and", "e r", "\u{120} \u{120}"];
+    let mut texts: Vec<Vec<u8>> = (0..=255)
+        .map(|byte| printable(byte).to_string().into_bytes())
+        .collect();
+    let merges = [
+        "t h",
+        "th e",
+        "\u{120} the",
+        "i n",
+        "a n",
+        "an d",
+        "\u{120} and",
+        "e r",
+        "\u{120} \u{120}",
+    ];
     texts.extend(merges.iter().map(|merge| merge.replace(' ', "").into_bytes()));
     let mut kinds = vec![1; texts.len()];
     for text in ["<|endoftext|>", "<|im_start|>", "<|im_end|>"] {
@@ -208,7 +268,14 @@ fn byte_level(family: Family, writer: &mut GgufWriter) -> usize {
     }
     let end = u32::try_from(texts.len()).unwrap_or(0) - 3;
     writer.text("tokenizer.ggml.model", "gpt2");
-    writer.text("tokenizer.ggml.pre", if family == Family::Llama { "llama-bpe" } else { "qwen2" });
+    writer.text(
+        "tokenizer.ggml.pre",
+        if family == Family::Llama {
+            "llama-bpe"
+        } else {
+            "qwen2"
+        },
+    );
     tokens(writer, &texts, &kinds);
     writer.strings("tokenizer.ggml.merges", &merges);
     writer.u32("tokenizer.ggml.bos_token_id", end);
@@ -226,7 +293,10 @@ struct Weights<'a> {
 
 impl Weights<'_> {
     fn byte(&mut self) -> u8 {
-        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.state = self
+            .state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.state >> 56).to_le_bytes()[0]
     }
 
@@ -235,17 +305,35 @@ impl Weights<'_> {
         (f32::from(self.byte()) + f32::from(self.byte()) / 256.0) / 128.0 - 1.0
     }
 
-    fn vector(&mut self, writer: &mut GgufWriter, name: &str, len: usize, centre: f32) -> Result<(), WriteError> {
-        let floats = TensorType { id: 0, name: "F32", block_values: 1, block_bytes: 4 };
-        let data = (0..len).flat_map(|_| (centre + 0.2 * self.float()).to_le_bytes()).collect();
+    fn vector(
+        &mut self,
+        writer: &mut GgufWriter,
+        name: &str,
+        len: usize,
+        centre: f32,
+    ) -> Result<(), WriteError> {
+        let floats = TensorType {
+            id: 0,
+            name: "F32",
+            block_values: 1,
+            block_bytes: 4,
+        };
+        let data = (0..len)
+            .flat_map(|_| (centre + 0.2 * self.float()).to_le_bytes())
+            .collect();
         writer.tensor(name, &[len as u64], floats, data)
     }
 
-    fn matrix(&mut self, writer: &mut GgufWriter, name: &str, columns: usize, rows: usize) -> Result<(), WriteError> {
+    fn matrix(
+        &mut self,
+        writer: &mut GgufWriter,
+        name: &str,
+        columns: usize,
+        rows: usize,
+    ) -> Result<(), WriteError> {
         let format = self.formats[self.next % self.formats.len()];
         self.next += 1;
         let blocks = (rows * columns) as u64 / format.block_values;
-        #[expect(clippy::cast_precision_loss, reason = "tiny widths")]
         let gain = 1.0 / (columns as f32).sqrt();
         let data = (0..blocks).flat_map(|_| self.block(format, gain)).collect();
         writer.tensor(name, &[columns as u64, rows as u64], format, data)

@@ -28,7 +28,9 @@ pub enum LoadError {
         layers: usize,
     },
     /// The weights do not fit.
-    #[error("not enough memory: these weights take {need} MiB, {free} MiB are free; use fewer layers a host, or a smaller model")]
+    #[error(
+        "not enough memory: these weights take {need} MiB, {free} MiB are free; use fewer layers a host, or a smaller model"
+    )]
     Memory {
         /// MiB the weights take.
         need: usize,
@@ -49,7 +51,10 @@ impl From<MatrixError> for LoadError {
     fn from(fault: MatrixError) -> Self {
         match fault {
             MatrixError::Type { .. } => Self::Type(fault.to_string()),
-            MatrixError::Memory { source, .. } => Self::System { what: "reserving memory for weights", source },
+            MatrixError::Memory { source, .. } => Self::System {
+                what: "reserving memory for weights",
+                source,
+            },
         }
     }
 }
@@ -83,11 +88,21 @@ pub(crate) struct Tensors<'a> {
 
 impl Tensors<'_> {
     fn find(&self, name: &str, columns: usize, rows: usize) -> Result<&TensorInfo, LoadError> {
-        let fail = |what: String| crate::gguf::GgufError::Tensor { name: name.to_owned(), what };
-        let tensor = self.gguf.tensor(name).ok_or_else(|| fail("is missing".to_owned()))?;
+        let fail = |what: String| crate::gguf::GgufError::Tensor {
+            name: name.to_owned(),
+            what,
+        };
+        let tensor = self
+            .gguf
+            .tensor(name)
+            .ok_or_else(|| fail("is missing".to_owned()))?;
         if (tensor.columns(), tensor.rows()) != (columns, rows) {
             let found = (tensor.columns(), tensor.rows());
-            return Err(fail(format!("is {} by {}, the model's shape asks for {columns} by {rows}", found.0, found.1)).into());
+            return Err(fail(format!(
+                "is {} by {}, the model's shape asks for {columns} by {rows}",
+                found.0, found.1
+            ))
+            .into());
         }
         Ok(tensor)
     }
@@ -99,7 +114,8 @@ impl Tensors<'_> {
     fn vector(&self, name: &str, len: usize) -> Result<Vec<f32>, LoadError> {
         let tensor = self.find(name, len, 1)?;
         let format = Format::of(tensor.kind).filter(|format| !format.is_quantized());
-        let format = format.ok_or_else(|| LoadError::Type(format!("tensor {name} is {}, not floats", tensor.kind.name)))?;
+        let format = format
+            .ok_or_else(|| LoadError::Type(format!("tensor {name} is {}, not floats", tensor.kind.name)))?;
         let mut values = vec![0.0; len];
         read_row(format, self.gguf.data(tensor), &mut values);
         Ok(values)
@@ -117,7 +133,11 @@ impl Tensors<'_> {
     pub(crate) fn layer(&self, index: usize) -> Result<Layer, LoadError> {
         let arch = self.arch;
         let name = |part: &str| format!("blk.{index}.{part}");
-        let (width, queries, keys) = (arch.width, arch.heads * arch.head_width, arch.key_heads * arch.head_width);
+        let (width, queries, keys) = (
+            arch.width,
+            arch.heads * arch.head_width,
+            arch.key_heads * arch.head_width,
+        );
         let query = self.matrix(&name("attn_q.weight"), width, queries)?;
         let key = self.matrix(&name("attn_k.weight"), width, keys)?;
         let value = self.matrix(&name("attn_v.weight"), width, keys)?;
@@ -127,7 +147,12 @@ impl Tensors<'_> {
         let down = self.matrix(&name("ffn_down.weight"), arch.feed_forward, width)?;
         let any = |matrices: &[&Matrix]| matrices.iter().any(|matrix| matrix.is_quantized());
         Ok(Layer {
-            quantized: [any(&[&query, &key, &value]), any(&[&output]), any(&[&gate, &up]), any(&[&down])],
+            quantized: [
+                any(&[&query, &key, &value]),
+                any(&[&output]),
+                any(&[&gate, &up]),
+                any(&[&down]),
+            ],
             attention_norm: self.vector(&name("attn_norm.weight"), width)?,
             biases: [
                 self.optional(&name("attn_q.bias"), queries)?,
@@ -157,7 +182,11 @@ impl Tensors<'_> {
     }
 
     fn head_name(&self) -> &'static str {
-        if self.gguf.tensor("output.weight").is_some() { "output.weight" } else { "token_embd.weight" }
+        if self.gguf.tensor("output.weight").is_some() {
+            "output.weight"
+        } else {
+            "token_embd.weight"
+        }
     }
 
     /// Bytes that a stage's weights take once packed.
@@ -168,9 +197,12 @@ impl Tensors<'_> {
         };
         let in_range = |name: &str| {
             let layer = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next());
-            layer.and_then(|layer| layer.parse().ok()).is_some_and(|layer: usize| spec.layers.contains(&layer))
+            layer
+                .and_then(|layer| layer.parse().ok())
+                .is_some_and(|layer: usize| spec.layers.contains(&layer))
         };
-        let wanted = |tensor: &&TensorInfo| in_range(&tensor.name) || (spec.head && tensor.name == self.head_name());
+        let wanted =
+            |tensor: &&TensorInfo| in_range(&tensor.name) || (spec.head && tensor.name == self.head_name());
         self.gguf.tensors().filter(wanted).map(packed).sum()
     }
 }
@@ -185,16 +217,30 @@ pub(crate) struct Embedding {
 
 impl Embedding {
     pub(crate) fn new(gguf: &Arc<Gguf>, arch: &Arch) -> Result<Self, LoadError> {
-        let tensor = Tensors { gguf, arch }.find("token_embd.weight", arch.width, arch.vocabulary)?.clone();
-        let format = Format::of(tensor.kind)
-            .ok_or_else(|| LoadError::Type(format!("token_embd.weight is {}, for which there is no kernel", tensor.kind.name)))?;
-        Ok(Self { gguf: Arc::clone(gguf), tensor, format })
+        let tensor = Tensors { gguf, arch }
+            .find("token_embd.weight", arch.width, arch.vocabulary)?
+            .clone();
+        let format = Format::of(tensor.kind).ok_or_else(|| {
+            LoadError::Type(format!(
+                "token_embd.weight is {}, for which there is no kernel",
+                tensor.kind.name
+            ))
+        })?;
+        Ok(Self {
+            gguf: Arc::clone(gguf),
+            tensor,
+            format,
+        })
     }
 
     pub(crate) fn read(&self, id: u32, scale: f32, out: &mut [f32]) {
         let row_bytes = self.tensor.bytes / self.tensor.rows().max(1);
         let begin = id as usize * row_bytes;
-        let row = self.gguf.data(&self.tensor).get(begin..begin + row_bytes).unwrap_or_default();
+        let row = self
+            .gguf
+            .data(&self.tensor)
+            .get(begin..begin + row_bytes)
+            .unwrap_or_default();
         read_row(self.format, row, out);
         out.iter_mut().for_each(|value| *value *= scale);
     }

@@ -27,21 +27,34 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn corrupt(&self, what: impl Into<String>) -> GgufError {
-        GgufError::Corrupt { at: self.at, what: what.into() }
+        GgufError::Corrupt {
+            at: self.at,
+            what: what.into(),
+        }
     }
 
     /// Fails unless `count` items of at least `each` bytes can still follow.
     pub(super) fn expect_room(&self, count: u64, each: u64, what: &'static str) -> Result<(), GgufError> {
         let need = count.saturating_mul(each);
         if need > self.left() as u64 {
-            return Err(GgufError::Truncated { at: self.at, what, need, left: self.left() });
+            return Err(GgufError::Truncated {
+                at: self.at,
+                what,
+                need,
+                left: self.left(),
+            });
         }
         Ok(())
     }
 
     pub(super) fn take(&mut self, len: u64, what: &'static str) -> Result<&'a [u8], GgufError> {
         self.expect_room(len, 1, what)?;
-        let truncated = GgufError::Truncated { at: self.at, what, need: len, left: self.left() };
+        let truncated = GgufError::Truncated {
+            at: self.at,
+            what,
+            need: len,
+            left: self.left(),
+        };
         let Some(end) = usize::try_from(len).ok().and_then(|len| self.at.checked_add(len)) else {
             return Err(truncated);
         };
@@ -77,7 +90,9 @@ impl<'a> Cursor<'a> {
     pub(super) fn bytes(&mut self, what: &'static str) -> Result<&'a [u8], GgufError> {
         let len = self.u64(what)?;
         if len > MAX_STRING && len <= self.left() as u64 {
-            return Err(self.corrupt(format!("{what} is {len} bytes long, at most {MAX_STRING} are accepted")));
+            return Err(self.corrupt(format!(
+                "{what} is {len} bytes long, at most {MAX_STRING} are accepted"
+            )));
         }
         self.take(len, what)
     }

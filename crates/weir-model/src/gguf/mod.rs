@@ -32,7 +32,9 @@ pub enum GgufError {
         found: Vec<u8>,
     },
     /// A version this reader does not know, or a big-endian file.
-    #[error("GGUF version {version} is not supported{hint}; this build reads versions 2 and 3, little-endian")]
+    #[error(
+        "GGUF version {version} is not supported{hint}; this build reads versions 2 and 3, little-endian"
+    )]
     Version {
         /// The version field as read.
         version: u32,

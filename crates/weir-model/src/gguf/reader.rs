@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 
+use super::GgufError;
 use super::cursor::Cursor;
 use super::value::{Array, Value, ValueKind};
-use super::GgufError;
 use crate::memory::MappedFile;
 
 /// Tensor types by their number in the file: name, values a block, bytes a block.
@@ -51,13 +51,21 @@ impl TensorType {
     #[must_use]
     pub fn from_id(id: u32) -> Option<Self> {
         let &(id, name, block_values, block_bytes) = TENSOR_TYPES.iter().find(|entry| entry.0 == id)?;
-        Some(Self { id, name, block_values, block_bytes })
+        Some(Self {
+            id,
+            name,
+            block_values,
+            block_bytes,
+        })
     }
 
     /// The type of this name, when it is known.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        TENSOR_TYPES.iter().find(|entry| entry.1 == name).and_then(|entry| Self::from_id(entry.0))
+        TENSOR_TYPES
+            .iter()
+            .find(|entry| entry.1 == name)
+            .and_then(|entry| Self::from_id(entry.0))
     }
 }
 
@@ -106,11 +114,17 @@ impl Gguf {
     /// # Errors
     /// [`GgufError`] names the field, the place and what is wrong.
     pub fn open(path: &Path) -> Result<Self, GgufError> {
-        let named = |source| GgufError::Io { path: path.display().to_string(), source };
+        let named = |source| GgufError::Io {
+            path: path.display().to_string(),
+            source,
+        };
         let file = File::open(path).map_err(named)?;
         let about = file.metadata().map_err(named)?;
         if !about.is_file() {
-            return Err(named(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file")));
+            return Err(named(std::io::Error::new(
+                std::io::ErrorKind::InvalidInput,
+                "not a regular file",
+            )));
         }
         Self::parse(MappedFile::map(&file).map_err(named)?)
     }
@@ -138,7 +152,13 @@ impl Gguf {
             .checked_next_multiple_of(alignment)
             .ok_or_else(|| cursor.corrupt("the data section begins beyond any file"))?;
         let tensors = place(directory, data_begin, alignment, map.bytes().len())?;
-        Ok(Self { version, metadata, tensors, data_begin, map })
+        Ok(Self {
+            version,
+            metadata,
+            tensors,
+            data_begin,
+            map,
+        })
     }
 
     /// The format version, 2 or 3.
@@ -209,7 +229,10 @@ impl Gguf {
 
     /// A number.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "model parameters are single precision")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "model parameters are single precision"
+    )]
     pub fn float(&self, key: &str) -> Option<f32> {
         self.value(key)?.as_f64().map(|value| value as f32)
     }
@@ -238,7 +261,11 @@ impl Gguf {
         let (array, bytes) = self.array(key, &[ValueKind::Str])?;
         let mut cursor = Cursor::new(bytes, 0);
         let walk = std::iter::from_fn(move || {
-            if cursor.left() == 0 { None } else { cursor.bytes("a string in an array").ok() }
+            if cursor.left() == 0 {
+                None
+            } else {
+                cursor.bytes("a string in an array").ok()
+            }
         });
         Some((array.count, walk))
     }
@@ -247,14 +274,28 @@ impl Gguf {
     #[must_use]
     pub fn floats(&self, key: &str) -> Option<Vec<f32>> {
         let (_, bytes) = self.array(key, &[ValueKind::F32])?;
-        Some(bytes.as_chunks::<4>().0.iter().map(|chunk| f32::from_le_bytes(*chunk)).collect())
+        Some(
+            bytes
+                .as_chunks::<4>()
+                .0
+                .iter()
+                .map(|chunk| f32::from_le_bytes(*chunk))
+                .collect(),
+        )
     }
 
     /// The 32-bit integers of an array, either sign, as their bits.
     #[must_use]
     pub fn words(&self, key: &str) -> Option<Vec<u32>> {
         let (_, bytes) = self.array(key, &[ValueKind::I32, ValueKind::U32])?;
-        Some(bytes.as_chunks::<4>().0.iter().map(|chunk| u32::from_le_bytes(*chunk)).collect())
+        Some(
+            bytes
+                .as_chunks::<4>()
+                .0
+                .iter()
+                .map(|chunk| u32::from_le_bytes(*chunk))
+                .collect(),
+        )
     }
 
     /// Number of elements of an array of any type.
@@ -276,7 +317,9 @@ impl Gguf {
 fn parse_header(cursor: &mut Cursor<'_>) -> Result<u32, GgufError> {
     let magic = cursor.take(4, "the magic")?;
     if magic != b"GGUF" {
-        return Err(GgufError::Magic { found: magic.to_vec() });
+        return Err(GgufError::Magic {
+            found: magic.to_vec(),
+        });
     }
     let version = cursor.u32("the version")?;
     if !(2..=3).contains(&version) {
@@ -302,11 +345,17 @@ fn parse_metadata(cursor: &mut Cursor<'_>, count: u64) -> Result<BTreeMap<String
 }
 
 fn alignment(metadata: &BTreeMap<String, Value>, cursor: &Cursor<'_>) -> Result<usize, GgufError> {
-    let Some(value) = metadata.get("general.alignment") else { return Ok(32) };
+    let Some(value) = metadata.get("general.alignment") else {
+        return Ok(32);
+    };
     let found = value.as_u64().and_then(|value| usize::try_from(value).ok());
     found
         .filter(|value| value.is_power_of_two() && (8..=65_536).contains(value))
-        .ok_or_else(|| cursor.corrupt(format!("general.alignment is {value:?}, not a power of two from 8 to 65536")))
+        .ok_or_else(|| {
+            cursor.corrupt(format!(
+                "general.alignment is {value:?}, not a power of two from 8 to 65536"
+            ))
+        })
 }
 
 /// A directory entry before its place has been checked.
@@ -323,7 +372,10 @@ fn parse_directory(cursor: &mut Cursor<'_>, count: u64) -> Result<Vec<Entry>, Gg
         let name = cursor.string("a tensor name")?.to_owned();
         let rank = cursor.u32("a tensor's rank")?;
         if !(1..=4).contains(&rank) {
-            return Err(tensor_error(&name, format!("has {rank} dimensions, 1 to 4 are possible")));
+            return Err(tensor_error(
+                &name,
+                format!("has {rank} dimensions, 1 to 4 are possible"),
+            ));
         }
         let mut dims = Vec::new();
         for _ in 0..rank {
@@ -333,13 +385,21 @@ fn parse_directory(cursor: &mut Cursor<'_>, count: u64) -> Result<Vec<Entry>, Gg
         let kind = TensorType::from_id(id)
             .ok_or_else(|| tensor_error(&name, format!("has the unknown type {id}; see docs/models.md")))?;
         let offset = cursor.u64("a tensor's offset")?;
-        directory.push(Entry { name, dims, kind, offset });
+        directory.push(Entry {
+            name,
+            dims,
+            kind,
+            offset,
+        });
     }
     Ok(directory)
 }
 
 fn tensor_error(name: &str, what: String) -> GgufError {
-    GgufError::Tensor { name: name.to_owned(), what }
+    GgufError::Tensor {
+        name: name.to_owned(),
+        what,
+    }
 }
 
 fn place(
@@ -365,30 +425,51 @@ fn place_one(
     alignment: usize,
     file_bytes: usize,
 ) -> Result<TensorInfo, GgufError> {
-    let Entry { name, dims, kind, offset } = entry;
+    let Entry {
+        name,
+        dims,
+        kind,
+        offset,
+    } = entry;
     let fail = |what: String| tensor_error(&name, what);
-    let values = dims.iter().try_fold(1_u64, |product, extent| product.checked_mul(*extent));
+    let values = dims
+        .iter()
+        .try_fold(1_u64, |product, extent| product.checked_mul(*extent));
     let Some(values) = values.filter(|values| *values > 0) else {
         return Err(fail(format!("has the impossible shape {dims:?}")));
     };
     let columns = dims.first().copied().unwrap_or(0);
     if !columns.is_multiple_of(kind.block_values) {
         let (block, kind) = (kind.block_values, kind.name);
-        return Err(fail(format!("has rows of {columns} values, no multiple of the {block} of a {kind} block")));
+        return Err(fail(format!(
+            "has rows of {columns} values, no multiple of the {block} of a {kind} block"
+        )));
     }
     let blocks = values / kind.block_values;
     let begin = (data_begin as u64).checked_add(offset);
     let bytes = blocks.checked_mul(kind.block_bytes);
-    let end = begin.zip(bytes).and_then(|(begin, bytes)| begin.checked_add(bytes));
+    let end = begin
+        .zip(bytes)
+        .and_then(|(begin, bytes)| begin.checked_add(bytes));
     if end.is_none_or(|end| end > file_bytes as u64) {
         let need = bytes.map_or_else(|| "more than 2^64".to_owned(), |bytes| bytes.to_string());
-        return Err(fail(format!("needs {need} bytes at data offset {offset}, beyond the file's {file_bytes} bytes")));
+        return Err(fail(format!(
+            "needs {need} bytes at data offset {offset}, beyond the file's {file_bytes} bytes"
+        )));
     }
     if !offset.is_multiple_of(alignment as u64) {
-        return Err(fail(format!("begins at data offset {offset}, no multiple of the alignment {alignment}")));
+        return Err(fail(format!(
+            "begins at data offset {offset}, no multiple of the alignment {alignment}"
+        )));
     }
     let narrow = |value: u64| usize::try_from(value).map_err(|_| fail("is too large".to_owned()));
     let narrow_dims: Result<Vec<usize>, _> = dims.iter().map(|extent| narrow(*extent)).collect();
     let (begin, bytes) = (narrow(begin.unwrap_or(0))?, narrow(bytes.unwrap_or(0))?);
-    Ok(TensorInfo { dims: narrow_dims?, kind, begin, bytes, name })
+    Ok(TensorInfo {
+        dims: narrow_dims?,
+        kind,
+        begin,
+        bytes,
+        name,
+    })
 }

@@ -50,7 +50,9 @@ impl ValueKind {
         const ALL: [ValueKind; 13] = [U8, I8, U16, I16, U32, I32, F32, Bool, Str, Array, U64, I64, F64];
         let id = cursor.u32("a value's type")?;
         let known = usize::try_from(id).ok().and_then(|index| ALL.get(index));
-        known.copied().ok_or_else(|| cursor.corrupt(format!("value type {id} does not exist (0 to 12 do)")))
+        known
+            .copied()
+            .ok_or_else(|| cursor.corrupt(format!("value type {id} does not exist (0 to 12 do)")))
     }
 
     /// Bytes of one element; `None` for those of variable length.
@@ -129,7 +131,6 @@ impl Value {
 
     /// The value as a number.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "metadata integers used as floats are small")]
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Self::Float(value) => Some(*value),
@@ -165,6 +166,10 @@ impl Array {
             }
         };
         let count = usize::try_from(declared).map_err(|_| cursor.corrupt(WHAT))?;
-        Ok(Self { kind, count, range: begin..cursor.position() })
+        Ok(Self {
+            kind,
+            count,
+            range: begin..cursor.position(),
+        })
     }
 }

@@ -88,23 +88,37 @@ impl GgufWriter {
     /// Adds an array of floats.
     pub fn floats(&mut self, key: &str, values: &[f32]) {
         self.array(key, ValueKind::F32, values.len());
-        values.iter().for_each(|value| self.metadata.extend(value.to_le_bytes()));
+        values
+            .iter()
+            .for_each(|value| self.metadata.extend(value.to_le_bytes()));
     }
 
     /// Adds an array of 32-bit signed values.
     pub fn integers(&mut self, key: &str, values: &[i32]) {
         self.array(key, ValueKind::I32, values.len());
-        values.iter().for_each(|value| self.metadata.extend(value.to_le_bytes()));
+        values
+            .iter()
+            .for_each(|value| self.metadata.extend(value.to_le_bytes()));
     }
 
     /// Adds a tensor: extents fastest first, data already in the type's blocks.
     ///
     /// # Errors
     /// [`WriteError::Length`] when data and shape disagree.
-    pub fn tensor(&mut self, name: &str, dims: &[u64], kind: TensorType, data: Vec<u8>) -> Result<(), WriteError> {
+    pub fn tensor(
+        &mut self,
+        name: &str,
+        dims: &[u64],
+        kind: TensorType,
+        data: Vec<u8>,
+    ) -> Result<(), WriteError> {
         let need = dims.iter().product::<u64>() / kind.block_values * kind.block_bytes;
         if data.len() as u64 != need {
-            return Err(WriteError::Length { name: name.to_owned(), have: data.len(), need });
+            return Err(WriteError::Length {
+                name: name.to_owned(),
+                have: data.len(),
+                need,
+            });
         }
         self.tensors.push((name.to_owned(), dims.to_vec(), kind, data));
         Ok(())

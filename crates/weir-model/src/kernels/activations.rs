@@ -3,11 +3,11 @@
 //! A block of 32 values has one scale, the sums of its halves (for the offset of unsigned weights), and the scaled sum
 //! (for the minimum that some weight blocks carry). Each row is quantized by itself.
 
+use super::Isa;
 use super::format::BLOCK;
 use super::isa::dispatched;
 use super::output::each_row;
 use super::pool::Pool;
-use super::Isa;
 
 /// 32 values of a row in eight bits.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,7 +46,8 @@ impl Activations {
     /// Quantizes every row, to be called after the floats were written.
     pub(crate) fn quantize(&mut self, pool: &Pool, isa: Isa) {
         let (columns, floats) = (self.columns, &self.floats);
-        self.blocks.resize(self.rows * (columns / BLOCK), QuantBlock::default());
+        self.blocks
+            .resize(self.rows * (columns / BLOCK), QuantBlock::default());
         each_row(pool, &mut self.blocks, columns / BLOCK, &|row, blocks| {
             quantize(isa, &floats[row * columns..(row + 1) * columns], blocks);
         });
@@ -62,8 +63,6 @@ const ROUND: f32 = 12_582_912.0;
 
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "a quant is within -127 to 127")]
-#[expect(clippy::cast_precision_loss, reason = "a block's sum is below 2^24")]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 fn quantize_body(floats: &[f32], blocks: &mut [QuantBlock]) {
     for (values, block) in floats.as_chunks::<BLOCK>().0.iter().zip(blocks) {
         let mut lanes = [0.0_f32; 16];
@@ -71,7 +70,10 @@ fn quantize_body(floats: &[f32], blocks: &mut [QuantBlock]) {
             let (a, b) = (a.abs(), b.abs());
             *lane = if a > b { a } else { b };
         }
-        let largest = lanes.iter().fold(0.0_f32, |largest, lane| if *lane > largest { *lane } else { largest });
+        let largest = lanes.iter().fold(
+            0.0_f32,
+            |largest, lane| if *lane > largest { *lane } else { largest },
+        );
         let inverse = if largest > 0.0 { 127.0 / largest } else { 0.0 };
         let mut whole = [0_i32; BLOCK];
         for (whole, value) in whole.iter_mut().zip(values) {

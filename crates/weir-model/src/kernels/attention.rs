@@ -27,13 +27,14 @@ pub(crate) struct Seen<'a> {
 impl<'a> Seen<'a> {
     /// The rows of `data` in order of position.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
     fn rows(&self, data: &'a [f32]) -> impl Iterator<Item = &'a [f32]> + use<'a> {
         let slots = data.len() / self.width;
         let straight = self.count.min(slots - self.first);
         let older = &data[self.first * self.width..(self.first + straight) * self.width];
         let newer = &data[..(self.count - straight) * self.width];
-        older.chunks_exact(self.width).chain(newer.chunks_exact(self.width))
+        older
+            .chunks_exact(self.width)
+            .chain(newer.chunks_exact(self.width))
     }
 }
 
@@ -55,11 +56,13 @@ pub(crate) fn attend(isa: Isa, queries: &[f32], seen: Seen<'_>, scale: f32, out:
 const COLUMNS: usize = 32;
 
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 fn attend_body(queries: &[f32], seen: Seen<'_>, scale: f32, scores: &mut Vec<f32>, out: &mut [f32]) {
     let (width, count) = (seen.width, seen.count);
     scores.resize(queries.len() / width * count, 0.0);
-    let fours = queries.chunks(4 * width).zip(scores.chunks_mut(4 * count)).zip(out.chunks_mut(4 * width));
+    let fours = queries
+        .chunks(4 * width)
+        .zip(scores.chunks_mut(4 * count))
+        .zip(out.chunks_mut(4 * width));
     for ((queries, scores), out) in fours {
         score(queries, seen, scale, scores);
         let mut inverse = [0.0; 4];
@@ -80,7 +83,6 @@ fn attend_body(queries: &[f32], seen: Seen<'_>, scale: f32, scores: &mut Vec<f32
 }
 
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 fn score(queries: &[f32], seen: Seen<'_>, scale: f32, scores: &mut [f32]) {
     let (width, count) = (seen.width, seen.count);
     if queries.len() == 4 * width {
@@ -103,16 +105,18 @@ fn score(queries: &[f32], seen: Seen<'_>, scale: f32, scores: &mut [f32]) {
 
 /// The weighted sum of values for four heads.
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 fn weigh4(seen: Seen<'_>, scores: &[f32], out: &mut [f32]) {
     let (width, count) = (seen.width, seen.count);
     let whole = width / COLUMNS * COLUMNS;
     let of = |head: usize| &scores[head * count..(head + 1) * count];
     for begin in (0..whole).step_by(COLUMNS) {
-        let (mut s0, mut s1, mut s2, mut s3) = ([0.0; COLUMNS], [0.0; COLUMNS], [0.0; COLUMNS], [0.0; COLUMNS]);
+        let (mut s0, mut s1, mut s2, mut s3) =
+            ([0.0; COLUMNS], [0.0; COLUMNS], [0.0; COLUMNS], [0.0; COLUMNS]);
         let weights = of(0).iter().zip(of(1)).zip(of(2)).zip(of(3));
         for (value, (((w0, w1), w2), w3)) in seen.rows(seen.values).zip(weights) {
-            let Some((value, _)) = value[begin..].split_first_chunk::<COLUMNS>() else { continue };
+            let Some((value, _)) = value[begin..].split_first_chunk::<COLUMNS>() else {
+                continue;
+            };
             accumulate(&mut s0, &[*w0; COLUMNS], value);
             accumulate(&mut s1, &[*w1; COLUMNS], value);
             accumulate(&mut s2, &[*w2; COLUMNS], value);
@@ -131,19 +135,23 @@ fn weigh4(seen: Seen<'_>, scores: &[f32], out: &mut [f32]) {
 
 /// The weighted sum of values for one head, from column `from` on.
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 fn weigh(seen: Seen<'_>, scores: &[f32], from: usize, out: &mut [f32]) {
     let mut begin = from;
     while let Some(out) = out.get_mut(begin..begin + COLUMNS) {
         let mut sum = [0.0; COLUMNS];
         for (value, weight) in seen.rows(seen.values).zip(scores) {
-            let Some((value, _)) = value[begin..].split_first_chunk::<COLUMNS>() else { continue };
+            let Some((value, _)) = value[begin..].split_first_chunk::<COLUMNS>() else {
+                continue;
+            };
             accumulate(&mut sum, &[*weight; COLUMNS], value);
         }
         out.copy_from_slice(&sum);
         begin += COLUMNS;
     }
     for (column, out) in out.iter_mut().enumerate().skip(begin) {
-        *out = seen.rows(seen.values).zip(scores).fold(0.0, |sum, (value, weight)| sum + weight * value[column]);
+        *out = seen
+            .rows(seen.values)
+            .zip(scores)
+            .fold(0.0, |sum, (value, weight)| sum + weight * value[column]);
     }
 }

@@ -20,7 +20,13 @@ const Q6K: u32 = Format::Q6K.type_id();
 /// # Safety
 /// The machine must have AVX2 and F16C.
 #[target_feature(enable = "avx2,f16c")]
-pub(super) fn tile(format: Format, tile: &[u8], input: &Activations, first: usize, out: &mut [[f32; TILE_ROWS]]) {
+pub(super) fn tile(
+    format: Format,
+    tile: &[u8],
+    input: &Activations,
+    first: usize,
+    out: &mut [[f32; TILE_ROWS]],
+) {
     match format {
         Format::Q4_0 => rows::<Q4_0>(format, tile, input, first, out),
         Format::Q5_0 => rows::<Q5_0>(format, tile, input, first, out),
@@ -33,15 +39,30 @@ pub(super) fn tile(format: Format, tile: &[u8], input: &Activations, first: usiz
 
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
-fn rows<const F: u32>(format: Format, tile: &[u8], input: &Activations, first: usize, out: &mut [[f32; TILE_ROWS]]) {
+fn rows<const F: u32>(
+    format: Format,
+    tile: &[u8],
+    input: &Activations,
+    first: usize,
+    out: &mut [[f32; TILE_ROWS]],
+) {
     let blocks = input.columns / BLOCK;
     let last = first + out.len();
-    assert!(tile.len() >= format.tile_bytes(input.columns), "a tile is shorter than its columns");
-    assert!(input.blocks.len() >= last * blocks, "activations are not quantized");
+    assert!(
+        tile.len() >= format.tile_bytes(input.columns),
+        "a tile is shorter than its columns"
+    );
+    assert!(
+        input.blocks.len() >= last * blocks,
+        "activations are not quantized"
+    );
     let mut at = first;
     let mut rest = out;
     while !rest.is_empty() {
-        let count = [4, 2, 1].into_iter().find(|count| *count <= rest.len()).unwrap_or(1);
+        let count = [4, 2, 1]
+            .into_iter()
+            .find(|count| *count <= rest.len())
+            .unwrap_or(1);
         let (now, later) = rest.split_at_mut(count);
         for half in 0..2 {
             // SAFETY: the lengths were checked above for all rows and blocks.
@@ -74,7 +95,14 @@ unsafe fn unpack<const F: u32>(at: *const u8) -> [__m256i; 8] {
     let mask = _mm256_set1_epi8(15);
     let groups: [__m256i; 8] = std::array::from_fn(|g| {
         let plane = load(g % 4);
-        _mm256_and_si256(if g < 4 { plane } else { _mm256_srli_epi16::<4>(plane) }, mask)
+        _mm256_and_si256(
+            if g < 4 {
+                plane
+            } else {
+                _mm256_srli_epi16::<4>(plane)
+            },
+            mask,
+        )
     });
     if F == Q5_0 {
         let (bits, bit) = (load(4), _mm256_set1_epi8(16));
@@ -93,9 +121,16 @@ unsafe fn unpack<const F: u32>(at: *const u8) -> [__m256i; 8] {
     if F == Q6K {
         let (bits, pair) = ([load(4), load(5)], _mm256_set1_epi8(48));
         let moved = bits.map(|bits| {
-            [_mm256_slli_epi16::<4>(bits), _mm256_slli_epi16::<2>(bits), bits, _mm256_srli_epi16::<2>(bits)]
+            [
+                _mm256_slli_epi16::<4>(bits),
+                _mm256_slli_epi16::<2>(bits),
+                bits,
+                _mm256_srli_epi16::<2>(bits),
+            ]
         });
-        return std::array::from_fn(|g| _mm256_or_si256(_mm256_and_si256(moved[g / 4][g % 4], pair), groups[g]));
+        return std::array::from_fn(|g| {
+            _mm256_or_si256(_mm256_and_si256(moved[g / 4][g % 4], pair), groups[g])
+        });
     }
     groups
 }
@@ -136,12 +171,27 @@ unsafe fn scales<const F: u32>(at: *const u8, half: usize, index: usize) -> Scal
                 let whole = |bytes: __m128i| _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
                 let step = _mm256_mul_ps(halves(at), whole(first));
                 let min = _mm256_mul_ps(halves(at.add(32)), whole(second));
-                return Scales { step, min, first: zero, second: zero };
+                return Scales {
+                    step,
+                    min,
+                    first: zero,
+                    second: zero,
+                };
             }
             let (first, second) = (_mm256_cvtepi8_epi32(first), _mm256_cvtepi8_epi32(second));
-            return Scales { step: halves(at), min: _mm256_setzero_ps(), first, second };
+            return Scales {
+                step: halves(at),
+                min: _mm256_setzero_ps(),
+                first,
+                second,
+            };
         }
-        Scales { step: halves(at), min: _mm256_setzero_ps(), first: zero, second: zero }
+        Scales {
+            step: halves(at),
+            min: _mm256_setzero_ps(),
+            first: zero,
+            second: zero,
+        }
     }
 }
 

@@ -23,7 +23,13 @@ const Q6K: u32 = Format::Q6K.type_id();
 /// # Safety
 /// The machine must have AVX-512 F, BW, VL and VNNI.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-pub(super) fn tile(format: Format, tile: &[u8], input: &Activations, first: usize, out: &mut [[f32; TILE_ROWS]]) {
+pub(super) fn tile(
+    format: Format,
+    tile: &[u8],
+    input: &Activations,
+    first: usize,
+    out: &mut [[f32; TILE_ROWS]],
+) {
     match format {
         Format::Q4_0 => rows::<Q4_0>(format, tile, input, first, out),
         Format::Q5_0 => rows::<Q5_0>(format, tile, input, first, out),
@@ -36,15 +42,30 @@ pub(super) fn tile(format: Format, tile: &[u8], input: &Activations, first: usiz
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-fn rows<const F: u32>(format: Format, tile: &[u8], input: &Activations, first: usize, out: &mut [[f32; TILE_ROWS]]) {
+fn rows<const F: u32>(
+    format: Format,
+    tile: &[u8],
+    input: &Activations,
+    first: usize,
+    out: &mut [[f32; TILE_ROWS]],
+) {
     let blocks = input.columns / BLOCK;
     let last = first + out.len();
-    assert!(tile.len() >= format.tile_bytes(input.columns), "a tile is shorter than its columns");
-    assert!(input.blocks.len() >= last * blocks, "activations are not quantized");
+    assert!(
+        tile.len() >= format.tile_bytes(input.columns),
+        "a tile is shorter than its columns"
+    );
+    assert!(
+        input.blocks.len() >= last * blocks,
+        "activations are not quantized"
+    );
     let mut at = first;
     let mut rest = out;
     while !rest.is_empty() {
-        let count = [8, 4, 2, 1].into_iter().find(|count| *count <= rest.len()).unwrap_or(1);
+        let count = [8, 4, 2, 1]
+            .into_iter()
+            .find(|count| *count <= rest.len())
+            .unwrap_or(1);
         let (now, later) = rest.split_at_mut(count);
         // SAFETY: the lengths were checked above for all rows and blocks.
         unsafe {
@@ -70,7 +91,16 @@ unsafe fn unpack<const F: u32>(at: *const u8) -> [__m512i; 8] {
     // SAFETY: the caller vouches for the block; every index below lies inside it.
     let load = |index: usize| unsafe { _mm512_loadu_si512(at.add(index * 64).cast()) };
     if F == Q8_0 {
-        return [load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)];
+        return [
+            load(0),
+            load(1),
+            load(2),
+            load(3),
+            load(4),
+            load(5),
+            load(6),
+            load(7),
+        ];
     }
     let mask = _mm512_set1_epi8(15);
     let planes = [load(0), load(1), load(2), load(3)];
@@ -95,9 +125,16 @@ unsafe fn unpack<const F: u32>(at: *const u8) -> [__m512i; 8] {
     if F == Q6K {
         let (bits, pair) = ([load(4), load(5)], _mm512_set1_epi8(48));
         let moved = bits.map(|bits| {
-            [_mm512_slli_epi16::<4>(bits), _mm512_slli_epi16::<2>(bits), bits, _mm512_srli_epi16::<2>(bits)]
+            [
+                _mm512_slli_epi16::<4>(bits),
+                _mm512_slli_epi16::<2>(bits),
+                bits,
+                _mm512_srli_epi16::<2>(bits),
+            ]
         });
-        return std::array::from_fn(|g| _mm512_ternarylogic_epi32::<0xEA>(moved[g / 4][g % 4], pair, groups[g]));
+        return std::array::from_fn(|g| {
+            _mm512_ternarylogic_epi32::<0xEA>(moved[g / 4][g % 4], pair, groups[g])
+        });
     }
     groups
 }
@@ -126,12 +163,27 @@ unsafe fn scales<const F: u32>(at: *const u8, index: usize) -> Scales {
                 let whole = |bytes: __m128i| _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes));
                 let step = _mm512_mul_ps(halves(at), whole(first));
                 let min = _mm512_mul_ps(halves(at.add(32)), whole(second));
-                return Scales { step, min, first: zero, second: zero };
+                return Scales {
+                    step,
+                    min,
+                    first: zero,
+                    second: zero,
+                };
             }
             let (first, second) = (_mm512_cvtepi8_epi32(first), _mm512_cvtepi8_epi32(second));
-            return Scales { step: halves(at), min: _mm512_setzero_ps(), first, second };
+            return Scales {
+                step: halves(at),
+                min: _mm512_setzero_ps(),
+                first,
+                second,
+            };
         }
-        Scales { step: halves(at), min: _mm512_setzero_ps(), first: zero, second: zero }
+        Scales {
+            step: halves(at),
+            min: _mm512_setzero_ps(),
+            first: zero,
+            second: zero,
+        }
     }
 }
 

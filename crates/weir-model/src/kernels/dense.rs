@@ -22,7 +22,6 @@ dispatched! {
 }
 
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 fn tile_body(format: Format, tile: &[u8], input: &Activations, first: usize, out: &mut [Lanes]) {
     for (row, out) in out.iter_mut().enumerate() {
         let values = &input.floats[(first + row) * input.columns..][..input.columns];
@@ -40,7 +39,6 @@ fn tile_body(format: Format, tile: &[u8], input: &Activations, first: usize, out
 }
 
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 fn row_body<const BYTES: usize>(tile: &[u8], values: &[f32], read: impl Fn(&[u8; BYTES]) -> Lanes) -> Lanes {
     let mut sums = [[0.0_f32; TILE_ROWS]; 4];
     let (columns, _) = tile.as_chunks::<BYTES>();

@@ -27,8 +27,15 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::F32, Self::F16, Self::Q4_0, Self::Q5_0, Self::Q8_0, Self::Q4K, Self::Q6K];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::F32,
+        Self::F16,
+        Self::Q4_0,
+        Self::Q5_0,
+        Self::Q8_0,
+        Self::Q4K,
+        Self::Q6K,
+    ];
 
     /// The format of a tensor type, when there are kernels for it.
     pub(crate) fn of(kind: TensorType) -> Option<Self> {
@@ -106,7 +113,11 @@ impl Format {
 
     /// Where the scales of a block's chunk begin in a tile; those of a two-block chunk are already the block's own.
     pub(crate) const fn scales_at(self, block: usize) -> usize {
-        let own = if self.chunk_blocks() == 2 { block % 2 * 32 } else { 0 };
+        let own = if self.chunk_blocks() == 2 {
+            block % 2 * 32
+        } else {
+            0
+        };
         block / self.chunk_blocks() * self.chunk_bytes() + own
     }
 

@@ -2,8 +2,8 @@
 
 use super::activations::Activations;
 use super::format::{Format, TILE_ROWS};
-use super::output::Output;
 use super::isa::Level;
+use super::output::Output;
 use super::pool::Pool;
 use super::{Isa, dense, pack, scalar};
 use crate::gguf::{Gguf, TensorInfo};
@@ -20,7 +20,9 @@ const STRIP_BYTES: usize = 4 << 20;
 /// Why a tensor cannot become a matrix.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MatrixError {
-    #[error("tensor {name} has type {kind}, for which there is no kernel (F32, F16, Q4_0, Q5_0, Q8_0, Q4_K, Q6_K have one)")]
+    #[error(
+        "tensor {name} has type {kind}, for which there is no kernel (F32, F16, Q4_0, Q5_0, Q8_0, Q4_K, Q6_K have one)"
+    )]
     Type { name: String, kind: &'static str },
     #[error("no memory for tensor {name}: {source}")]
     Memory { name: String, source: std::io::Error },
@@ -39,12 +41,19 @@ pub(crate) struct Matrix {
 impl Matrix {
     /// Packs a tensor of the file into tiles and lets go of the file's pages.
     pub(crate) fn load(gguf: &Gguf, tensor: &TensorInfo) -> Result<Self, MatrixError> {
-        let format = Format::of(tensor.kind)
-            .ok_or_else(|| MatrixError::Type { name: tensor.name.clone(), kind: tensor.kind.name })?;
-        let system = |source| MatrixError::Memory { name: tensor.name.clone(), source };
+        let format = Format::of(tensor.kind).ok_or_else(|| MatrixError::Type {
+            name: tensor.name.clone(),
+            kind: tensor.kind.name,
+        })?;
+        let system = |source| MatrixError::Memory {
+            name: tensor.name.clone(),
+            source,
+        };
         let mut matrix = Self::empty(format, tensor.rows(), tensor.columns()).map_err(system)?;
         let row_bytes = tensor.bytes / tensor.rows().max(1);
-        let strip = (STRIP_BYTES / row_bytes.max(1)).next_multiple_of(TILE_ROWS).max(TILE_ROWS);
+        let strip = (STRIP_BYTES / row_bytes.max(1))
+            .next_multiple_of(TILE_ROWS)
+            .max(TILE_ROWS);
         for (index, rows) in gguf.data(tensor).chunks(strip * row_bytes).enumerate() {
             matrix.fill(index * strip / TILE_ROWS, rows, row_bytes);
             gguf.release_part(tensor, index * strip * row_bytes, rows.len());
@@ -55,7 +64,13 @@ impl Matrix {
     fn empty(format: Format, rows: usize, columns: usize) -> std::io::Result<Self> {
         let tile_bytes = format.tile_bytes(columns);
         let data = Region::zeroed(rows.div_ceil(TILE_ROWS) * tile_bytes)?;
-        Ok(Self { format, rows, columns, tile_bytes, data })
+        Ok(Self {
+            format,
+            rows,
+            columns,
+            tile_bytes,
+            data,
+        })
     }
 
     /// Packs rows as the file has them into the tiles from `first` on.
@@ -115,8 +130,15 @@ pub(crate) struct Job<'a> {
 /// Multiplies the rows of `input` with each job's matrix, shared among the threads of the pool.
 pub(crate) fn multiply(pool: &Pool, isa: Isa, input: &Activations, jobs: &[Job<'_>]) {
     for job in jobs {
-        assert_eq!(job.matrix.columns, input.columns, "rows of another width than the matrix");
-        assert_eq!((job.out.rows(), job.out.columns()), (input.rows, job.matrix.rows), "an output of another shape");
+        assert_eq!(
+            job.matrix.columns, input.columns,
+            "rows of another width than the matrix"
+        );
+        assert_eq!(
+            (job.out.rows(), job.out.columns()),
+            (input.rows, job.matrix.rows),
+            "an output of another shape"
+        );
     }
     pool.run(jobs.iter().map(|job| job.matrix.parts()).sum(), &|part| {
         let mut part = part;
@@ -130,7 +152,10 @@ pub(crate) fn multiply(pool: &Pool, isa: Isa, input: &Activations, jobs: &[Job<'
     });
 }
 
-#[expect(unsafe_code, reason = "writes the columns of this part, which no other thread has")]
+#[expect(
+    unsafe_code,
+    reason = "writes the columns of this part, which no other thread has"
+)]
 fn multiply_part(isa: Isa, input: &Activations, job: &Job<'_>, part: usize) {
     let matrix = job.matrix;
     let begin = part * matrix.tiles_a_part();
@@ -149,7 +174,10 @@ fn multiply_part(isa: Isa, input: &Activations, job: &Job<'_>, part: usize) {
     }
 }
 
-#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls code compiled for features found at run time"))]
+#[cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "calls code compiled for features found at run time")
+)]
 pub(super) fn multiply_tile(
     isa: Isa,
     format: Format,

@@ -2,7 +2,10 @@
 //!
 //! Invariant: [`Output`] borrows the slice mutably for its whole life, and no two threads write the same tile of columns,
 //! because [`super::pool::Pool::run`] gives every part to exactly one thread.
-#![expect(unsafe_code, reason = "disjoint columns of a row-major slice cannot be split safely")]
+#![expect(
+    unsafe_code,
+    reason = "disjoint columns of a row-major slice cannot be split safely"
+)]
 
 use std::marker::PhantomData;
 
@@ -25,7 +28,12 @@ unsafe impl Send for Output<'_> {}
 
 impl<'a> Output<'a> {
     pub(crate) fn new(slice: &'a mut [f32], columns: usize) -> Self {
-        Self { start: slice.as_mut_ptr(), rows: slice.len() / columns.max(1), columns, slice: PhantomData }
+        Self {
+            start: slice.as_mut_ptr(),
+            rows: slice.len() / columns.max(1),
+            columns,
+            slice: PhantomData,
+        }
     }
 
     pub(super) fn columns(&self) -> usize {
@@ -42,7 +50,10 @@ impl<'a> Output<'a> {
     /// No other thread may write this tile of columns at the same time.
     pub(super) unsafe fn write(&self, row: usize, tile: usize, lanes: &[f32; TILE_ROWS]) {
         let begin = tile * TILE_ROWS;
-        assert!(row < self.rows && begin < self.columns, "a tile outside of the output");
+        assert!(
+            row < self.rows && begin < self.columns,
+            "a tile outside of the output"
+        );
         let count = TILE_ROWS.min(self.columns - begin);
         // SAFETY: the place lies inside the slice, as checked, and is written by this thread alone.
         unsafe {
@@ -53,7 +64,12 @@ impl<'a> Output<'a> {
 }
 
 /// Calls `work` for every row of `data`, rows shared among the threads of the pool a few at a time.
-pub(crate) fn each_row<T: Send>(pool: &Pool, data: &mut [T], width: usize, work: &(dyn Fn(usize, &mut [T]) + Sync)) {
+pub(crate) fn each_row<T: Send>(
+    pool: &Pool,
+    data: &mut [T],
+    width: usize,
+    work: &(dyn Fn(usize, &mut [T]) + Sync),
+) {
     // Some thousand values are worth handing to another thread.
     each_rows(pool, data, width, (2048 / width.max(1)).max(1), work);
 }

@@ -16,13 +16,21 @@ fn half(bytes: &[u8]) -> [u8; 2] {
 
 /// Splits bytes of two 4-bit quants: the low halves are the first 16 columns, the high halves the last 16.
 fn nibbles(bytes: &[u8]) -> [u8; BLOCK] {
-    std::array::from_fn(|column| if column < 16 { bytes[column] & 15 } else { bytes[column - 16] >> 4 })
+    std::array::from_fn(|column| {
+        if column < 16 {
+            bytes[column] & 15
+        } else {
+            bytes[column - 16] >> 4
+        }
+    })
 }
 
 fn q5_0(block: &[u8]) -> Block {
     let high = u32::from_le_bytes([block[2], block[3], block[4], block[5]]);
     let low = nibbles(&block[6..22]);
-    Block { quants: std::array::from_fn(|column| low[column] | (u8::from(high >> column & 1 == 1) << 4)) }
+    Block {
+        quants: std::array::from_fn(|column| low[column] | (u8::from(high >> column & 1 == 1) << 4)),
+    }
 }
 
 /// Block `index` of a 256-column Q4_K block: quants, scale and minimum.
@@ -32,10 +40,19 @@ fn q4_k(bytes: &[u8], index: usize) -> (Block, u8, u8) {
         (packed[index] & 63, packed[index + 4] & 63)
     } else {
         let low = packed[index + 4];
-        ((low & 15) | (packed[index - 4] >> 6 << 4), (low >> 4) | (packed[index] >> 6 << 4))
+        (
+            (low & 15) | (packed[index - 4] >> 6 << 4),
+            (low >> 4) | (packed[index] >> 6 << 4),
+        )
     };
     let quants = &bytes[16 + index / 2 * 32..][..32];
-    let quants = std::array::from_fn(|column| if index.is_multiple_of(2) { quants[column] & 15 } else { quants[column] >> 4 });
+    let quants = std::array::from_fn(|column| {
+        if index.is_multiple_of(2) {
+            quants[column] & 15
+        } else {
+            quants[column] >> 4
+        }
+    });
     (Block { quants }, scale, min)
 }
 
@@ -45,10 +62,18 @@ fn q6_k(bytes: &[u8], index: usize) -> (Block, u8, u8) {
     let low = &bytes[part * 64 + quarter % 2 * 32..][..32];
     let high = &bytes[128 + part * 32..][..32];
     let quants = std::array::from_fn(|column| {
-        let low = if quarter < 2 { low[column] & 15 } else { low[column] >> 4 };
+        let low = if quarter < 2 {
+            low[column] & 15
+        } else {
+            low[column] >> 4
+        };
         low | ((high[column] >> (2 * quarter) & 3) << 4)
     });
-    (Block { quants }, bytes[192 + 2 * index], bytes[192 + 2 * index + 1])
+    (
+        Block { quants },
+        bytes[192 + 2 * index],
+        bytes[192 + 2 * index + 1],
+    )
 }
 
 /// Puts one row of a file into lane `lane` of a tile.
@@ -59,14 +84,25 @@ pub(super) fn pack_row(format: Format, row: &[u8], lane: usize, tile: &mut [u8])
         Format::Q8_0 => {
             for (index, block) in row.chunks_exact(34).enumerate() {
                 let values = std::array::from_fn(|column| block[2 + column] ^ 0x80);
-                put(format, &Block { quants: values }, lane, &mut tile[format.quants_at(index)..]);
+                put(
+                    format,
+                    &Block { quants: values },
+                    lane,
+                    &mut tile[format.quants_at(index)..],
+                );
                 tile[format.scales_at(index) + lane * 2..][..2].copy_from_slice(&half(block));
             }
         }
         Format::Q5_0 | Format::Q4_0 => {
             let bytes = if format == Format::Q5_0 { 22 } else { 18 };
             for (index, block) in row.chunks_exact(bytes).enumerate() {
-                let values = if bytes == 22 { q5_0(block) } else { Block { quants: nibbles(&block[2..]) } };
+                let values = if bytes == 22 {
+                    q5_0(block)
+                } else {
+                    Block {
+                        quants: nibbles(&block[2..]),
+                    }
+                };
                 put(format, &values, lane, &mut tile[format.quants_at(index)..]);
                 tile[format.scales_at(index) + lane * 2..][..2].copy_from_slice(&half(block));
             }
@@ -93,10 +129,19 @@ fn pack_super(format: Format, row: &[u8], bytes: usize, lane: usize, tile: &mut 
             scales[lane * 2..][..2].copy_from_slice(&half(&block[208..]));
         }
         for sub in 0..SUPER {
-            let (values, first, second) = if format == Format::Q4K { q4_k(block, sub) } else { q6_k(block, sub) };
+            let (values, first, second) = if format == Format::Q4K {
+                q4_k(block, sub)
+            } else {
+                q6_k(block, sub)
+            };
             let own = format.scales_at(index * SUPER) + heads + sub * 32 + lane;
             (tile[own], tile[own + 16]) = (first, second);
-            put(format, &values, lane, &mut tile[format.quants_at(index * SUPER + sub)..]);
+            put(
+                format,
+                &values,
+                lane,
+                &mut tile[format.quants_at(index * SUPER + sub)..],
+            );
         }
     }
 }
@@ -119,7 +164,6 @@ fn put(format: Format, block: &Block, lane: usize, out: &mut [u8]) {
 }
 
 /// Reads a row of the file as floats.
-#[expect(clippy::cast_precision_loss, reason = "quants are below 2^8")]
 pub(crate) fn read_row(format: Format, row: &[u8], out: &mut [f32]) {
     let scale = |bytes: &[u8]| half_to_float(u16::from_le_bytes(half(bytes)));
     let centred = |value: u8| (i32::from(value) - format.offset()) as f32;
@@ -129,26 +173,42 @@ pub(crate) fn read_row(format: Format, row: &[u8], out: &mut [f32]) {
                 *out = f32::from_le_bytes(*value);
             }
         }
-        Format::F16 => out.iter_mut().zip(row.chunks_exact(2)).for_each(|(out, value)| *out = scale(value)),
+        Format::F16 => out
+            .iter_mut()
+            .zip(row.chunks_exact(2))
+            .for_each(|(out, value)| *out = scale(value)),
         Format::Q8_0 => {
             for (out, block) in out.chunks_exact_mut(BLOCK).zip(row.chunks_exact(34)) {
                 let step = scale(block);
-                out.iter_mut().zip(&block[2..]).for_each(|(out, value)| *out = step * f32::from(value.cast_signed()));
+                out.iter_mut()
+                    .zip(&block[2..])
+                    .for_each(|(out, value)| *out = step * f32::from(value.cast_signed()));
             }
         }
         Format::Q5_0 | Format::Q4_0 => {
             let bytes = if format == Format::Q5_0 { 22 } else { 18 };
             for (out, block) in out.chunks_exact_mut(BLOCK).zip(row.chunks_exact(bytes)) {
-                let values = if bytes == 22 { q5_0(block).quants } else { nibbles(&block[2..]) };
-                out.iter_mut().zip(values).for_each(|(out, value)| *out = scale(block) * centred(value));
+                let values = if bytes == 22 {
+                    q5_0(block).quants
+                } else {
+                    nibbles(&block[2..])
+                };
+                out.iter_mut()
+                    .zip(values)
+                    .for_each(|(out, value)| *out = scale(block) * centred(value));
             }
         }
         Format::Q4K => {
             for (at, out) in out.chunks_exact_mut(BLOCK).enumerate() {
                 let block = &row[at / SUPER * 144..][..144];
                 let (values, step, min) = q4_k(block, at % SUPER);
-                let (step, min) = (scale(block) * f32::from(step), scale(&block[2..]) * f32::from(min));
-                out.iter_mut().zip(values.quants).for_each(|(out, value)| *out = step * f32::from(value) - min);
+                let (step, min) = (
+                    scale(block) * f32::from(step),
+                    scale(&block[2..]) * f32::from(min),
+                );
+                out.iter_mut()
+                    .zip(values.quants)
+                    .for_each(|(out, value)| *out = step * f32::from(value) - min);
             }
         }
         Format::Q6K => {

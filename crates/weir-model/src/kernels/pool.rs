@@ -7,7 +7,10 @@
 //! One word says everything about the job on offer: an epoch, whether it is open, and how many workers are inside.
 //! A worker enters by adding itself to an open word; the caller closes the word and waits until nobody is inside. So the
 //! borrowed closure is never touched after `run` returns.
-#![expect(unsafe_code, reason = "lends a borrowed closure to threads that outlive the borrow")]
+#![expect(
+    unsafe_code,
+    reason = "lends a borrowed closure to threads that outlive the borrow"
+)]
 
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -53,7 +56,9 @@ unsafe impl Send for Shared {}
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Shared").field("workers", &self.asleep.len()).finish_non_exhaustive()
+        out.debug_struct("Shared")
+            .field("workers", &self.asleep.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -72,7 +77,11 @@ impl Pool {
             panicked: AtomicBool::new(false),
             stop: AtomicBool::new(false),
         });
-        let mut pool = Self { shared, workers: Vec::new(), turn: Mutex::new(()) };
+        let mut pool = Self {
+            shared,
+            workers: Vec::new(),
+            turn: Mutex::new(()),
+        };
         for index in 0..extra {
             let shared = Arc::clone(&pool.shared);
             let worker = thread::Builder::new().name(format!("weir-kernel-{index}"));
@@ -97,14 +106,20 @@ impl Pool {
         }
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let closing = self.shared.open(parts, work);
-        self.workers.iter().zip(&self.shared.asleep).for_each(|(worker, asleep)| {
-            if asleep.swap(false, Ordering::SeqCst) {
-                worker.thread().unpark();
-            }
-        });
+        self.workers
+            .iter()
+            .zip(&self.shared.asleep)
+            .for_each(|(worker, asleep)| {
+                if asleep.swap(false, Ordering::SeqCst) {
+                    worker.thread().unpark();
+                }
+            });
         self.shared.take_parts(work);
         drop(closing);
-        assert!(!self.shared.panicked.swap(false, Ordering::SeqCst), "a part of a parallel job panicked");
+        assert!(
+            !self.shared.panicked.swap(false, Ordering::SeqCst),
+            "a part of a parallel job panicked"
+        );
     }
 }
 
@@ -173,7 +188,11 @@ impl Shared {
         while !self.stop.load(Ordering::SeqCst) {
             let word = self.word.load(Ordering::SeqCst);
             if word & OPEN != 0 && word / EPOCH != last {
-                if self.word.compare_exchange(word, word + 1, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+                if self
+                    .word
+                    .compare_exchange(word, word + 1, Ordering::SeqCst, Ordering::Relaxed)
+                    .is_ok()
+                {
                     last = word / EPOCH;
                     self.work_inside();
                     idle_since = Instant::now();
@@ -207,7 +226,9 @@ impl Shared {
     }
 
     fn sleep(&self, index: usize, last: u64) {
-        let Some(asleep) = self.asleep.get(index) else { return };
+        let Some(asleep) = self.asleep.get(index) else {
+            return;
+        };
         asleep.store(true, Ordering::SeqCst);
         let word = self.word.load(Ordering::SeqCst);
         let work = word & OPEN != 0 && word / EPOCH != last;

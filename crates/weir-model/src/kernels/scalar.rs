@@ -26,8 +26,13 @@ fn half_at(bytes: &[u8], lane: usize) -> f32 {
 }
 
 /// Multiplies a tile with the rows `first..first + out.len()`.
-#[expect(clippy::cast_precision_loss, reason = "a block's integer sum is below 2^24 or rounds as the vector twins do")]
-pub(super) fn tile(format: Format, tile: &[u8], input: &Activations, first: usize, out: &mut [[f32; TILE_ROWS]]) {
+pub(super) fn tile(
+    format: Format,
+    tile: &[u8],
+    input: &Activations,
+    first: usize,
+    out: &mut [[f32; TILE_ROWS]],
+) {
     let blocks = input.columns / BLOCK;
     for (row, out) in out.iter_mut().enumerate() {
         let row = first + row;

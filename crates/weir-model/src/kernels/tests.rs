@@ -53,7 +53,10 @@ fn weights(format: Format, rows: usize, columns: usize, dice: &mut Dice) -> Vec<
 fn input(rows: usize, columns: usize, dice: &mut Dice) -> Activations {
     let mut input = Activations::default();
     input.resize(rows, columns);
-    input.floats_mut().iter_mut().for_each(|value| *value = 3.0 * dice.float());
+    input
+        .floats_mut()
+        .iter_mut()
+        .for_each(|value| *value = 3.0 * dice.float());
     input.quantize(&Pool::new(1).unwrap(), Isa::available()[0]);
     input
 }
@@ -61,7 +64,10 @@ fn input(rows: usize, columns: usize, dice: &mut Dice) -> Activations {
 fn product(isa: Isa, threads: usize, matrix: &Matrix, input: &Activations, rows: usize) -> Vec<f32> {
     let mut out = vec![0.0; rows * matrix.rows()];
     let pool = Pool::new(threads).unwrap();
-    let job = Job { matrix, out: Output::new(&mut out, matrix.rows()) };
+    let job = Job {
+        matrix,
+        out: Output::new(&mut out, matrix.rows()),
+    };
     multiply(&pool, isa, input, &[job]);
     out
 }
@@ -77,9 +83,15 @@ fn all_instruction_sets_and_thread_counts_give_the_same_bits() {
             let twin = product(Isa::available()[0], 1, &matrix, &input, 19);
             for isa in Isa::available() {
                 for threads in [1, 3] {
-                    let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+                    let bits =
+                        |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
                     let found = product(*isa, threads, &matrix, &input, 19);
-                    assert_eq!(bits(&found), bits(&twin), "{format:?} {} {rows}x{columns}", isa.name());
+                    assert_eq!(
+                        bits(&found),
+                        bits(&twin),
+                        "{format:?} {} {rows}x{columns}",
+                        isa.name()
+                    );
                 }
             }
         }
@@ -98,9 +110,14 @@ fn a_row_does_not_depend_on_its_batch() {
             for row in 0..15 {
                 let mut alone = Activations::default();
                 alone.resize(1, 512);
-                alone.floats_mut().copy_from_slice(&all.floats[row * 512..(row + 1) * 512]);
+                alone
+                    .floats_mut()
+                    .copy_from_slice(&all.floats[row * 512..(row + 1) * 512]);
                 alone.quantize(&Pool::new(1).unwrap(), *isa);
-                assert_eq!(product(*isa, 1, &matrix, &alone, 1), together[row * 16..(row + 1) * 16]);
+                assert_eq!(
+                    product(*isa, 1, &matrix, &alone, 1),
+                    together[row * 16..(row + 1) * 16]
+                );
             }
         }
     }
@@ -120,10 +137,21 @@ fn the_scalar_twin_is_the_product_of_what_the_file_says() {
             read_row(format, data, &mut weights);
             for at in 0..3 {
                 let values = &input.floats[at * columns..(at + 1) * columns];
-                let exact: f64 = values.iter().zip(&weights).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
-                let size: f64 = values.iter().zip(&weights).map(|(a, b)| f64::from((a * b).abs())).sum();
+                let exact: f64 = values
+                    .iter()
+                    .zip(&weights)
+                    .map(|(a, b)| f64::from(*a) * f64::from(*b))
+                    .sum();
+                let size: f64 = values
+                    .iter()
+                    .zip(&weights)
+                    .map(|(a, b)| f64::from((a * b).abs()))
+                    .sum();
                 let found = f64::from(found[at * rows + row]);
-                assert!((found - exact).abs() < 0.004 * size + 1e-6, "{format:?} row {row}: {found} for {exact}");
+                assert!(
+                    (found - exact).abs() < 0.004 * size + 1e-6,
+                    "{format:?} row {row}: {found} for {exact}"
+                );
             }
         }
     }
@@ -148,7 +176,13 @@ fn the_extremes_of_eight_bit_weights_do_not_saturate() {
 
 #[test]
 fn halves_convert_as_ieee_says() {
-    for (half, float) in [(0x3c00, 1.0), (0xc000, -2.0), (0x0001, 5.960_464_5e-8), (0x7bff, 65_504.0), (0x8000, -0.0)] {
+    for (half, float) in [
+        (0x3c00, 1.0),
+        (0xc000, -2.0),
+        (0x0001, 5.960_464_5e-8),
+        (0x7bff, 65_504.0),
+        (0x8000, -0.0),
+    ] {
         assert_eq!(half_to_float(half).to_bits(), f32::to_bits(float));
         assert_eq!(float_to_half(float), half);
     }
@@ -163,7 +197,10 @@ fn the_exponential_is_close_to_the_library() {
     for step in -8700..=8800 {
         let x = f32::from(i16::try_from(step).unwrap()) / 100.0;
         let (found, exact) = (f64::from(super::vector::exp(x)), f64::from(x).exp());
-        assert!((found - exact).abs() <= 3e-7 * exact, "e^{x} is {exact}, found {found}");
+        assert!(
+            (found - exact).abs() <= 3e-7 * exact,
+            "e^{x} is {exact}, found {found}"
+        );
     }
     assert_eq!(super::vector::exp(f32::NEG_INFINITY).to_bits(), 0);
 }

@@ -10,13 +10,18 @@ const LANES: usize = 16;
 
 /// An IEEE half as a float.
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 pub(crate) fn half_to_float(half: u16) -> f32 {
     let sign = u32::from(half & 0x8000) << 16;
     let magnitude = u32::from(half & 0x7fff);
     let scaled = f32::from_bits(magnitude << 13) * f32::from_bits(0x7780_0000);
     let special = 0x7f80_0000 | (magnitude << 13);
-    f32::from_bits(sign | if magnitude >= 0x7c00 { special } else { scaled.to_bits() })
+    f32::from_bits(
+        sign | if magnitude >= 0x7c00 {
+            special
+        } else {
+            scaled.to_bits()
+        },
+    )
 }
 
 /// The nearest half, for tests and for writing files.
@@ -29,15 +34,20 @@ pub(crate) fn float_to_half(value: f32) -> u16 {
     }
     if magnitude < 0x3880_0000 {
         let scaled = f32::from_bits(magnitude) * 16_777_216.0;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 1024")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "at most 1024"
+        )]
         return sign | scaled.round_ties_even() as u16;
     }
     let rounded = magnitude + 0x0fff + (magnitude >> 13 & 1);
-    sign | u16::try_from((rounded >> 13).saturating_sub(0x1_c000)).unwrap_or(0x7c00).min(0x7c00)
+    sign | u16::try_from((rounded >> 13).saturating_sub(0x1_c000))
+        .unwrap_or(0x7c00)
+        .min(0x7c00)
 }
 
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 fn join(lanes: [f32; LANES]) -> f32 {
     let eight: [f32; 8] = std::array::from_fn(|at| lanes[at] + lanes[at + 8]);
     let four: [f32; 4] = std::array::from_fn(|at| eight[at] + eight[at + 4]);
@@ -46,7 +56,6 @@ fn join(lanes: [f32; LANES]) -> f32 {
 
 /// `sum + a * b`, lane by lane.
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 pub(super) fn accumulate<const N: usize>(sum: &mut [f32; N], a: &[f32; N], b: &[f32; N]) {
     for lane in 0..N {
         sum[lane] += a[lane] * b[lane];
@@ -54,7 +63,6 @@ pub(super) fn accumulate<const N: usize>(sum: &mut [f32; N], a: &[f32; N], b: &[
 }
 
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 fn finish(mut sum: [f32; LANES], a: &[f32], b: &[f32]) -> f32 {
     if !a.is_empty() {
         // Padded, because a sum indexed by a variable would live in memory.
@@ -68,7 +76,6 @@ fn finish(mut sum: [f32; LANES], a: &[f32], b: &[f32]) -> f32 {
 
 /// The inner product of two vectors of equal length.
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks(), b.as_chunks());
     let mut sum = [0.0; LANES];
@@ -81,7 +88,6 @@ pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
 /// Four of [`dot`] with one vector in common, in one pass over it. Sums are separate variables so that they stay in
 /// registers.
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 pub(super) fn dot4(a: [&[f32]; 4], b: &[f32]) -> [f32; 4] {
     let ([a0, a1, a2, a3], (b, b_rest)) = (a.map(|a| a.as_chunks::<LANES>()), b.as_chunks::<LANES>());
     let (mut s0, mut s1, mut s2, mut s3) = ([0.0; LANES], [0.0; LANES], [0.0; LANES], [0.0; LANES]);
@@ -91,7 +97,12 @@ pub(super) fn dot4(a: [&[f32]; 4], b: &[f32]) -> [f32; 4] {
         accumulate(&mut s2, a2, b);
         accumulate(&mut s3, a3, b);
     }
-    [finish(s0, a0.1, b_rest), finish(s1, a1.1, b_rest), finish(s2, a2.1, b_rest), finish(s3, a3.1, b_rest)]
+    [
+        finish(s0, a0.1, b_rest),
+        finish(s1, a1.1, b_rest),
+        finish(s2, a2.1, b_rest),
+        finish(s3, a3.1, b_rest),
+    ]
 }
 
 dispatched! {
@@ -100,8 +111,6 @@ dispatched! {
 }
 
 #[inline(always)]
-#[expect(clippy::cast_precision_loss, reason = "widths are below 2^24")]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 fn rms_norm_body(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
     let scale = rms_scale(x, epsilon);
     for ((out, x), weight) in out.iter_mut().zip(x).zip(weight) {
@@ -110,8 +119,6 @@ fn rms_norm_body(x: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
 }
 
 #[inline(always)]
-#[expect(clippy::cast_precision_loss, reason = "widths are below 2^24")]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 fn rms_scale(x: &[f32], epsilon: f32) -> f32 {
     let square = dot(x, x);
     1.0 / (square / x.len() as f32 + epsilon).sqrt()
@@ -123,7 +130,6 @@ dispatched! {
 }
 
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 fn rms_norm_heads_body(x: &mut [f32], weight: &[f32], epsilon: f32) {
     for head in x.chunks_exact_mut(weight.len()) {
         let scale = rms_scale(head, epsilon);
@@ -139,7 +145,6 @@ dispatched! {
 }
 
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 fn add_rms_norm_body(x: &mut [f32], y: &[f32], weight: &[f32], epsilon: f32) {
     let scale = rms_scale(y, epsilon);
     for ((x, y), weight) in x.iter_mut().zip(y).zip(weight) {
@@ -153,14 +158,12 @@ dispatched! {
 }
 
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 fn add_body(x: &mut [f32], y: &[f32]) {
     x.iter_mut().zip(y).for_each(|(x, y)| *x += y);
 }
 
 /// `e^x`, within two units in the last place; 0 below -87.3.
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 pub(crate) fn exp(x: f32) -> f32 {
     const ROUND: f32 = 12_582_912.0;
     let clamped = x.clamp(-87.3, 88.3);
@@ -182,7 +185,6 @@ dispatched! {
 }
 
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 fn silu_mul_body(gate: &mut [f32], up: &[f32]) {
     for (gate, up) in gate.iter_mut().zip(up) {
         *gate = *gate / (1.0 + exp(-*gate)) * up;
@@ -195,7 +197,6 @@ dispatched! {
 }
 
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 fn gelu_mul_body(gate: &mut [f32], up: &[f32]) {
     const ROOT: f32 = 0.797_884_6;
     for (gate, up) in gate.iter_mut().zip(up) {
@@ -232,7 +233,6 @@ pub(crate) fn rotate(x: &mut [f32], head: usize, turns: &[(f32, f32)], pairing: 
 
 /// Turns scores into weights that still have to be divided by the returned sum.
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 pub(super) fn exponentiate(scores: &mut [f32]) -> f32 {
     let mut largest = f32::NEG_INFINITY;
     for score in scores.iter() {
@@ -254,7 +254,6 @@ dispatched! {
 }
 
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "vectorized with the features of the caller")]
 fn largest_body(values: &[f32]) -> usize {
     let mut lanes = [f32::NEG_INFINITY; 64];
     for chunk in values.chunks(64) {
@@ -262,6 +261,9 @@ fn largest_body(values: &[f32]) -> usize {
             *lane = if *value > *lane { *value } else { *lane };
         }
     }
-    let most = lanes.iter().fold(f32::NEG_INFINITY, |most, lane| if *lane > most { *lane } else { most });
+    let most = lanes.iter().fold(
+        f32::NEG_INFINITY,
+        |most, lane| if *lane > most { *lane } else { most },
+    );
     values.iter().position(|value| *value == most).unwrap_or(0)
 }

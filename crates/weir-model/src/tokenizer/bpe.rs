@@ -37,16 +37,29 @@ impl Bpe {
             other => {
                 let found = other.to_owned();
                 let known = "default, gpt-2, llama-bpe, llama3, llama-v3 and qwen2";
-                return Err(TokenizerError::Unsupported { key: PRE, found, known });
+                return Err(TokenizerError::Unsupported {
+                    key: PRE,
+                    found,
+                    known,
+                });
             }
         };
-        let words = Regex::new(pattern).map_err(|fault| TokenizerError::Key { key: PRE, what: fault.to_string() })?;
+        let words = Regex::new(pattern).map_err(|fault| TokenizerError::Key {
+            key: PRE,
+            what: fault.to_string(),
+        })?;
         let (_, lines) = gguf.strings(MERGES).ok_or_else(|| missing(MERGES))?;
         let mut merges = HashMap::new();
         let (mut left, mut both) = (Vec::new(), Vec::new());
         for (line, rank) in lines.zip(0_u32..) {
-            let cut = line.iter().skip(1).position(|byte| *byte == b' ').map(|at| at + 1);
-            let Some((first, second)) = cut.map(|at| (&line[..at], &line[at + 1..])) else { continue };
+            let cut = line
+                .iter()
+                .skip(1)
+                .position(|byte| *byte == b' ')
+                .map(|at| at + 1);
+            let Some((first, second)) = cut.map(|at| (&line[..at], &line[at + 1..])) else {
+                continue;
+            };
             left.clear();
             both.clear();
             if !push_bytes(first, &mut left) || !push_bytes(first, &mut both) {
@@ -56,12 +69,20 @@ impl Bpe {
             if !push_bytes(second, &mut both) {
                 continue;
             }
-            let ids = (vocab.lookup(&left), vocab.lookup(&both[begin..]), vocab.lookup(&both));
+            let ids = (
+                vocab.lookup(&left),
+                vocab.lookup(&both[begin..]),
+                vocab.lookup(&both),
+            );
             if let (Some(a), Some(b), Some(merged)) = ids {
                 merges.entry((a, b)).or_insert((rank, merged));
             }
         }
-        Ok(Self { words, merges, whole_words })
+        Ok(Self {
+            words,
+            merges,
+            whole_words,
+        })
     }
 
     pub(super) fn encode(&self, vocab: &Vocab, input: &[u8], ids: &mut Vec<u32>) {
@@ -97,10 +118,14 @@ impl Bpe {
         }
         let mut parts: Vec<u32> = word.iter().filter_map(|byte| vocab.byte_token(*byte)).collect();
         let mut next: Vec<usize> = (1..=parts.len()).collect();
-        let mut prev: Vec<usize> = (0..parts.len()).map(|at| at.checked_sub(1).unwrap_or(NONE)).collect();
+        let mut prev: Vec<usize> = (0..parts.len())
+            .map(|at| at.checked_sub(1).unwrap_or(NONE))
+            .collect();
         let mut heap = BinaryHeap::new();
         let offer = |parts: &[u32], left: usize, right: usize, heap: &mut BinaryHeap<_>| {
-            let (Some(a), Some(b)) = (parts.get(left), parts.get(right)) else { return };
+            let (Some(a), Some(b)) = (parts.get(left), parts.get(right)) else {
+                return;
+            };
             if let Some((rank, _)) = self.merges.get(&(*a, *b)) {
                 heap.push(Reverse((*rank, left, right, *a, *b)));
             }
@@ -143,7 +168,9 @@ fn byte_of(character: char) -> Option<u8> {
 /// Appends the bytes a token's printable text stands for; `false`, and nothing appended, when it is no such text.
 pub(super) fn push_bytes(text: &[u8], out: &mut Vec<u8>) -> bool {
     let before = out.len();
-    let Ok(text) = std::str::from_utf8(text) else { return false };
+    let Ok(text) = std::str::from_utf8(text) else {
+        return false;
+    };
     for character in text.chars() {
         let Some(byte) = byte_of(character) else {
             out.truncate(before);
@@ -160,7 +187,10 @@ mod tests {
 
     #[test]
     fn every_byte_has_exactly_one_printable_character() {
-        let mut seen: Vec<u8> = (0_u32..0x200).filter_map(char::from_u32).filter_map(byte_of).collect();
+        let mut seen: Vec<u8> = (0_u32..0x200)
+            .filter_map(char::from_u32)
+            .filter_map(byte_of)
+            .collect();
         seen.sort_unstable();
         assert_eq!(seen, (0..=255).collect::<Vec<u8>>());
         assert_eq!(byte_of('\u{120}'), Some(b' '));

@@ -78,12 +78,18 @@ struct Cutter {
 
 impl Cutter {
     fn new(vocab: &Vocab, keep: impl Fn(Kind) -> bool) -> Option<Self> {
-        let ids: Vec<u32> = vocab.ids().filter(|id| keep(vocab.kind(*id)) && !vocab.text(*id).is_empty()).collect();
+        let ids: Vec<u32> = vocab
+            .ids()
+            .filter(|id| keep(vocab.kind(*id)) && !vocab.text(*id).is_empty())
+            .collect();
         if ids.is_empty() {
             return None;
         }
         let patterns = ids.iter().map(|id| vocab.text(*id));
-        let automaton = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(patterns).ok()?;
+        let automaton = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .build(patterns)
+            .ok()?;
         Some(Self { automaton, ids })
     }
 }
@@ -116,7 +122,11 @@ impl Tokenizer {
             "gpt2" => true,
             other => {
                 let found = other.to_owned();
-                return Err(TokenizerError::Unsupported { key: MODEL, found, known: "llama and gpt2" });
+                return Err(TokenizerError::Unsupported {
+                    key: MODEL,
+                    found,
+                    known: "llama and gpt2",
+                });
             }
         };
         let mut vocab = Vocab::from_gguf(gguf, bpe)?;
@@ -126,8 +136,14 @@ impl Tokenizer {
         };
         let bos = id_of("tokenizer.ggml.bos_token_id");
         let eos = id_of("tokenizer.ggml.eos_token_id");
-        let mut ends: Vec<u32> =
-            [eos, id_of("tokenizer.ggml.eot_token_id"), id_of("tokenizer.ggml.eom_token_id")].into_iter().flatten().collect();
+        let mut ends: Vec<u32> = [
+            eos,
+            id_of("tokenizer.ggml.eot_token_id"),
+            id_of("tokenizer.ggml.eom_token_id"),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
         for text in END_TEXTS {
             if let Some(id) = vocab.lookup(text.as_bytes())
                 && matches!(vocab.kind(id), Kind::Control | Kind::UserDefined)
@@ -145,7 +161,9 @@ impl Tokenizer {
         };
         Ok(Self {
             always: Cutter::new(&vocab, |kind| kind == Kind::UserDefined),
-            all: Cutter::new(&vocab, |kind| matches!(kind, Kind::UserDefined | Kind::Control | Kind::Unknown)),
+            all: Cutter::new(&vocab, |kind| {
+                matches!(kind, Kind::UserDefined | Kind::Control | Kind::Unknown)
+            }),
             bos,
             eos,
             add_bos: gguf.flag("tokenizer.ggml.add_bos_token").unwrap_or(!bpe),
@@ -211,11 +229,16 @@ impl Tokenizer {
         if how.with_bos && self.add_bos {
             ids.extend(self.bos);
         }
-        let cutter = if how.parse_special { &self.all } else { &self.always };
+        let cutter = if how.parse_special {
+            &self.all
+        } else {
+            &self.always
+        };
         let mut after_special = true;
         let mut from = 0;
         let found = cutter.iter().flat_map(|cutter| {
-            let place = |hit: aho_corasick::Match| (hit.start(), hit.end(), cutter.ids[hit.pattern().as_usize()]);
+            let place =
+                |hit: aho_corasick::Match| (hit.start(), hit.end(), cutter.ids[hit.pattern().as_usize()]);
             cutter.automaton.find_iter(input).map(place)
         });
         for (begin, end, id) in found {
@@ -269,5 +292,8 @@ impl Tokenizer {
 }
 
 fn missing(key: &'static str) -> TokenizerError {
-    TokenizerError::Key { key, what: "is missing".to_owned() }
+    TokenizerError::Key {
+        key,
+        what: "is missing".to_owned(),
+    }
 }

@@ -36,7 +36,9 @@ struct Pair {
 
 impl Ord for Pair {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.score.total_cmp(&other.score).then(other.left.cmp(&self.left))
+        self.score
+            .total_cmp(&other.score)
+            .then(other.left.cmp(&self.left))
     }
 }
 
@@ -56,7 +58,9 @@ impl Eq for Pair {}
 
 impl SentencePiece {
     pub(super) fn from_gguf(gguf: &Gguf, vocab: &Vocab) -> Self {
-        let unknown = gguf.integer("tokenizer.ggml.unknown_token_id").and_then(|id| u32::try_from(id).ok());
+        let unknown = gguf
+            .integer("tokenizer.ggml.unknown_token_id")
+            .and_then(|id| u32::try_from(id).ok());
         Self {
             space_prefix: gguf.flag("tokenizer.ggml.add_space_prefix").unwrap_or(true),
             unknown: unknown.filter(|id| *id < vocab.len()),
@@ -94,7 +98,11 @@ impl SentencePiece {
             ids.push(id);
             return;
         }
-        ids.extend(symbol.iter().filter_map(|byte| vocab.byte_token(*byte).or(self.unknown)));
+        ids.extend(
+            symbol
+                .iter()
+                .filter_map(|byte| vocab.byte_token(*byte).or(self.unknown)),
+        );
     }
 }
 
@@ -104,7 +112,12 @@ fn split(text: &[u8]) -> Vec<Symbol> {
     let mut push = |begin: usize, len: usize| {
         let index = symbols.len();
         let prev = index.checked_sub(1).unwrap_or(NONE);
-        symbols.push(Symbol { begin, len, prev, next: index + 1 });
+        symbols.push(Symbol {
+            begin,
+            len,
+            prev,
+            next: index + 1,
+        });
     };
     let mut begin = 0;
     for chunk in text.utf8_chunks() {
@@ -123,10 +136,17 @@ fn split(text: &[u8]) -> Vec<Symbol> {
 fn merge(vocab: &Vocab, text: &[u8], symbols: &mut [Symbol]) {
     let mut heap = BinaryHeap::new();
     let offer = |symbols: &[Symbol], left: usize, right: usize, heap: &mut BinaryHeap<Pair>| {
-        let (Some(a), Some(b)) = (symbols.get(left), symbols.get(right)) else { return };
+        let (Some(a), Some(b)) = (symbols.get(left), symbols.get(right)) else {
+            return;
+        };
         let len = a.len + b.len;
         if let Some(id) = vocab.lookup(&text[a.begin..a.begin + len]) {
-            heap.push(Pair { score: vocab.score(id), left, right, len });
+            heap.push(Pair {
+                score: vocab.score(id),
+                left,
+                right,
+                len,
+            });
         }
     };
     for right in 1..symbols.len() {

@@ -24,7 +24,8 @@ impl TextStream {
             out.push_str(chunk.valid());
             keep = chunk.invalid().len();
             if keep > 0 {
-                let unfinished = std::str::from_utf8(chunk.invalid()).is_err_and(|fault| fault.error_len().is_none());
+                let unfinished =
+                    std::str::from_utf8(chunk.invalid()).is_err_and(|fault| fault.error_len().is_none());
                 let last = chunk.invalid().as_ptr_range().end == self.held.as_ptr_range().end;
                 if unfinished && last {
                     break;

@@ -54,10 +54,17 @@ impl Vocab {
     pub(super) fn from_gguf(gguf: &Gguf, bpe: bool) -> Result<Self, TokenizerError> {
         let (count, texts) = gguf.strings(TOKENS).ok_or_else(|| missing(TOKENS))?;
         if count == 0 || u32::try_from(count).is_err() {
-            return Err(TokenizerError::Key { key: TOKENS, what: format!("holds {count} tokens") });
+            return Err(TokenizerError::Key {
+                key: TOKENS,
+                what: format!("holds {count} tokens"),
+            });
         }
         let kinds = gguf.words("tokenizer.ggml.token_type");
-        let kinds: Vec<Kind> = kinds.unwrap_or_else(|| vec![1; count]).into_iter().map(Kind::from_id).collect();
+        let kinds: Vec<Kind> = kinds
+            .unwrap_or_else(|| vec![1; count])
+            .into_iter()
+            .map(Kind::from_id)
+            .collect();
         let scores = gguf.floats("tokenizer.ggml.scores").unwrap_or_default();
         check_len("tokenizer.ggml.token_type", kinds.len(), count)?;
         if !bpe {
@@ -77,7 +84,10 @@ impl Vocab {
                 vocab.arena.extend(text);
             }
             let end = u32::try_from(vocab.arena.len());
-            vocab.ends.push(end.map_err(|_| TokenizerError::Key { key: TOKENS, what: "exceeds 4 GiB".to_owned() })?);
+            vocab.ends.push(end.map_err(|_| TokenizerError::Key {
+                key: TOKENS,
+                what: "exceeds 4 GiB".to_owned(),
+            })?);
         }
         vocab.ids().for_each(|id| vocab.enter(id));
         vocab.find_bytes(bpe);
@@ -103,7 +113,11 @@ impl Vocab {
 
     fn find_bytes(&mut self, bpe: bool) {
         for byte in 0..=255_u8 {
-            let id = if bpe { self.lookup(&[byte]) } else { self.lookup(format!("<0x{byte:02X}>").as_bytes()) };
+            let id = if bpe {
+                self.lookup(&[byte])
+            } else {
+                self.lookup(format!("<0x{byte:02X}>").as_bytes())
+            };
             self.bytes[usize::from(byte)] = id.filter(|id| bpe || self.kind(*id) == Kind::Byte);
         }
     }
@@ -155,5 +169,8 @@ fn check_len(key: &'static str, have: usize, need: usize) -> Result<(), Tokenize
     if have == need {
         return Ok(());
     }
-    Err(TokenizerError::Key { key, what: format!("holds {have} values for {need} tokens") })
+    Err(TokenizerError::Key {
+        key,
+        what: format!("holds {have} values for {need} tokens"),
+    })
 }

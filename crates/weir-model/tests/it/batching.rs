@@ -10,26 +10,49 @@ use crate::{ids, mixed, opened};
 
 fn batcher(family: Family, memory: usize) -> Batcher {
     let model = Model::load(&opened(&mixed(family)), 1, &Threads::new(2).unwrap()).unwrap();
-    Batcher::new(model, Limits { memory, running: 8, waiting: 16 })
+    Batcher::new(
+        model,
+        Limits {
+            memory,
+            running: 8,
+            waiting: 16,
+        },
+    )
 }
 
 fn request(length: usize, seed: usize, max_tokens: usize) -> Request {
-    let sampling = Sampling { temperature: 0.9, top_p: 0.95, seed: seed as u64, ..Sampling::default() };
-    Request { prompt: ids(length, seed), max_tokens, sampling, ends: Vec::new() }
+    let sampling = Sampling {
+        temperature: 0.9,
+        top_p: 0.95,
+        seed: seed as u64,
+        ..Sampling::default()
+    };
+    Request {
+        prompt: ids(length, seed),
+        max_tokens,
+        sampling,
+        ends: Vec::new(),
+    }
 }
 
 const PLENTY: usize = 1 << 30;
 
-/// Runs to the end and returns each request's tokens and how it ended.
-fn drain(batcher: &mut Batcher, requests: &[u64]) -> Vec<(Vec<u32>, Option<(End, usize)>)> {
+/// A request's tokens; how it ended and how many prompt tokens were reused.
+type Answer = (Vec<u32>, Option<(End, usize)>);
+
+/// Runs to the end and returns each request's answer.
+fn drain(batcher: &mut Batcher, requests: &[u64]) -> Vec<Answer> {
     let mut events = Vec::new();
     while !batcher.is_idle() {
         batcher.step(&mut events);
     }
-    requests.iter().map(|request| collect(&events, *request)).collect()
+    requests
+        .iter()
+        .map(|request| collect(&events, *request))
+        .collect()
 }
 
-fn collect(events: &[Event], wanted: u64) -> (Vec<u32>, Option<(End, usize)>) {
+fn collect(events: &[Event], wanted: u64) -> Answer {
     let (mut tokens, mut ended) = (Vec::new(), None);
     for event in events {
         match event {
@@ -109,14 +132,39 @@ fn an_end_token_stops_and_is_not_given_out() {
 fn what_never_fits_is_refused_with_numbers() {
     let mut batcher = batcher(Family::Llama, 1 << 20);
     let context = batcher.submit(request(500, 1, 13)).unwrap_err();
-    assert_eq!(context, Refusal::Context { prompt: 500, max_tokens: 13, context: 512 });
-    assert!(matches!(batcher.submit(request(400, 1, 13)), Err(Refusal::Memory { tokens: 413, .. })));
-    assert!(matches!(batcher.submit(request(0, 1, 1)), Err(Refusal::Prompt(_))));
-    let huge = Request { prompt: vec![1 << 30], ..request(1, 1, 1) };
+    assert_eq!(
+        context,
+        Refusal::Context {
+            prompt: 500,
+            max_tokens: 13,
+            context: 512
+        }
+    );
+    assert!(matches!(
+        batcher.submit(request(400, 1, 13)),
+        Err(Refusal::Memory { tokens: 413, .. })
+    ));
+    assert!(matches!(
+        batcher.submit(request(0, 1, 1)),
+        Err(Refusal::Prompt(_))
+    ));
+    let huge = Request {
+        prompt: vec![1 << 30],
+        ..request(1, 1, 1)
+    };
     assert!(matches!(batcher.submit(huge), Err(Refusal::Prompt(_))));
-    let bad = Request { sampling: Sampling { top_p: 7.0, ..Sampling::default() }, ..request(1, 1, 1) };
+    let bad = Request {
+        sampling: Sampling {
+            top_p: 7.0,
+            ..Sampling::default()
+        },
+        ..request(1, 1, 1)
+    };
     assert!(matches!(batcher.submit(bad), Err(Refusal::Sampling(_))));
-    assert!(matches!(batcher.submit(request(5, 1, usize::MAX)), Err(Refusal::Context { .. })));
+    assert!(matches!(
+        batcher.submit(request(5, 1, usize::MAX)),
+        Err(Refusal::Context { .. })
+    ));
     for _ in 0..16 {
         batcher.submit(request(5, 1, 5)).unwrap();
     }
@@ -128,12 +176,18 @@ fn requests_wait_for_memory_and_all_finish() {
     let probe = batcher(Family::Llama, PLENTY);
     let one = probe.model().sequence_bytes(60);
     let mut batcher = batcher(Family::Llama, 2 * one);
-    let numbers: Vec<u64> = (0..6).map(|seed| batcher.submit(request(50, seed, 10)).unwrap()).collect();
+    let numbers: Vec<u64> = (0..6)
+        .map(|seed| batcher.submit(request(50, seed, 10)).unwrap())
+        .collect();
     let mut events = Vec::new();
     while !batcher.is_idle() {
         batcher.step(&mut events);
         let (running, kept) = batcher.memory();
-        assert!(batcher.load().0 <= 2 && running + kept <= 2 * one, "{running} + {kept} of {}", 2 * one);
+        assert!(
+            batcher.load().0 <= 2 && running + kept <= 2 * one,
+            "{running} + {kept} of {}",
+            2 * one
+        );
     }
     for number in numbers {
         assert_eq!(collect(&events, number).0.len(), 10);

@@ -3,18 +3,27 @@
 
 use std::sync::Arc;
 
+use weir_model::Threads;
 use weir_model::arch::{Arch, Family};
 use weir_model::gguf::{Gguf, GgufWriter};
 use weir_model::model::Model;
 use weir_model::tiny::TinyModel;
 use weir_model::tokenizer::Tokenizer;
-use weir_model::Threads;
 
 use crate::{FAMILIES, format, ids};
 
 fn small(family: Family) -> TinyModel {
     let base = TinyModel::new(family, format("Q8_0"));
-    TinyModel { layers: 1, width: 32, feed_forward: 32, heads: 1, key_heads: 1, head_width: 32, context: 64, ..base }
+    TinyModel {
+        layers: 1,
+        width: 32,
+        feed_forward: 32,
+        heads: 1,
+        key_heads: 1,
+        head_width: 32,
+        context: 64,
+        ..base
+    }
 }
 
 fn refusal(bytes: Vec<u8>) -> String {
@@ -26,13 +35,18 @@ fn use_file(bytes: Vec<u8>) -> Result<(), String> {
     let gguf = Arc::new(Gguf::from_bytes(bytes).map_err(|fault| fault.to_string())?);
     if let Ok(tokenizer) = Tokenizer::from_gguf(&gguf) {
         let ids = tokenizer.encode(b"the <bos> <|im_end|>\xff  and", Default::default());
-        tokenizer.decode(&ids);
+        assert!(tokenizer.decode(&ids).len() < 10_000);
     }
     let arch = Arch::from_gguf(&gguf).map_err(|fault| fault.to_string())?;
     // Shapes a mutation made huge are as valid as a large model; what is mapped is small, so loading must refuse them.
-    let mut model = Model::load(&gguf, 1, &Threads::new(1).map_err(|fault| fault.to_string())?).map_err(|fault| fault.to_string())?;
-    model.open(1, 16.min(arch.context)).map_err(|fault| fault.to_string())?;
-    model.feed(1, &[1, 2, 3], &mut Vec::new()).map_err(|fault| fault.to_string())
+    let mut model = Model::load(&gguf, 1, &Threads::new(1).map_err(|fault| fault.to_string())?)
+        .map_err(|fault| fault.to_string())?;
+    model
+        .open(1, 16.min(arch.context))
+        .map_err(|fault| fault.to_string())?;
+    model
+        .feed(1, &[1, 2, 3], &mut Vec::new())
+        .map_err(|fault| fault.to_string())
 }
 
 #[test]
@@ -43,7 +57,11 @@ fn a_file_cut_at_any_byte_is_refused() {
         if end > 16_384 && end % 97 != 0 {
             continue;
         }
-        assert!(use_file(bytes[..end].to_vec()).is_err(), "cut at {end} of {}", bytes.len());
+        assert!(
+            use_file(bytes[..end].to_vec()).is_err(),
+            "cut at {end} of {}",
+            bytes.len()
+        );
     }
 }
 
@@ -53,7 +71,9 @@ fn random_changes_never_panic() {
         let original = small(family).to_bytes().unwrap();
         let mut state = 0x5eed_u64;
         let mut dice = move || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             usize::try_from(state >> 33).unwrap()
         };
         let (mut refused, mut used) = (0, 0);
@@ -69,9 +89,16 @@ fn random_changes_never_panic() {
                     _ => bytes[at..(at + 8).min(head)].fill(u8::try_from(dice() % 256).unwrap()),
                 }
             }
-            if use_file(bytes).is_ok() { used += 1 } else { refused += 1 }
+            if use_file(bytes).is_ok() {
+                used += 1
+            } else {
+                refused += 1
+            }
         }
-        assert!(refused > 200 && used > 50, "{family:?}: {refused} refused, {used} used");
+        assert!(
+            refused > 200 && used > 50,
+            "{family:?}: {refused} refused, {used} used"
+        );
     }
 }
 
@@ -128,7 +155,10 @@ fn each_field_of_a_tensor_is_named_when_it_is_wrong() {
         (one_tensor(2, &[32, 4], 8, 8, 200), "no multiple of the alignment"),
     ] {
         let found = refusal(bytes);
-        assert!(found.contains("name") && found.contains(says), "{found} should say {says}");
+        assert!(
+            found.contains("name") && found.contains(says),
+            "{found} should say {says}"
+        );
     }
 }
 
@@ -145,7 +175,14 @@ fn each_kind_of_metadata_fault_is_named() {
         bytes.resize(bytes.len() + 64, 0);
         refusal(bytes)
     };
-    let array = |kind: u32, count: u64| [9_u32.to_le_bytes().to_vec(), kind.to_le_bytes().to_vec(), count.to_le_bytes().to_vec()].concat();
+    let array = |kind: u32, count: u64| {
+        [
+            9_u32.to_le_bytes().to_vec(),
+            kind.to_le_bytes().to_vec(),
+            count.to_le_bytes().to_vec(),
+        ]
+        .concat()
+    };
     assert!(file(&13_u32.to_le_bytes()).contains("value type 13 does not exist"));
     assert!(file(&[7, 0, 0, 0, 2]).contains("a boolean holds 2"));
     assert!(file(&array(0, 1 << 60)).contains("an array in the metadata"));
@@ -165,7 +202,12 @@ fn unknown_architectures_types_and_tokenizers_are_named() {
     let gguf = Gguf::from_bytes(bytes).unwrap();
     let found = Arch::from_gguf(&gguf).unwrap_err().to_string();
     assert!(found.contains("\"mamba\"") && found.contains("qwen3"), "{found}");
-    assert!(Tokenizer::from_gguf(&gguf).unwrap_err().to_string().contains("\"t5\""));
+    assert!(
+        Tokenizer::from_gguf(&gguf)
+            .unwrap_err()
+            .to_string()
+            .contains("\"t5\"")
+    );
     let tiny = TinyModel::new(Family::Llama, format("Q5_K"));
     let found = use_file(tiny.to_bytes().unwrap()).unwrap_err();
     assert!(found.contains("Q5_K") && found.contains("no kernel"), "{found}");
@@ -180,26 +222,51 @@ fn a_model_larger_than_memory_is_refused_with_numbers() {
     tiny.layers = 1;
     let mut bytes = tiny.to_bytes().unwrap();
     let name = b"blk.0.attn_q.weight";
-    let at = bytes.windows(name.len()).position(|window| window == name).unwrap() + name.len() + 4;
+    let at = bytes
+        .windows(name.len())
+        .position(|window| window == name)
+        .unwrap()
+        + name.len()
+        + 4;
     bytes[at..at + 8].copy_from_slice(&columns.to_le_bytes());
     bytes[at + 8..at + 16].copy_from_slice(&rows.to_le_bytes());
     std::fs::write(file.path(), &bytes).unwrap();
-    file.as_file().set_len(bytes.len() as u64 + rows * columns / 32 * 18).unwrap();
+    file.as_file()
+        .set_len(bytes.len() as u64 + rows * columns / 32 * 18)
+        .unwrap();
     let gguf = Arc::new(Gguf::open(file.path()).unwrap());
-    let found = Model::load(&gguf, 1, &Threads::new(1).unwrap()).unwrap_err().to_string();
-    assert!(found.contains("not enough memory") && found.contains("MiB are free"), "{found}");
+    let found = Model::load(&gguf, 1, &Threads::new(1).unwrap())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        found.contains("not enough memory") && found.contains("MiB are free"),
+        "{found}"
+    );
 }
 
 #[test]
 fn what_was_written_is_read_back() {
-    let tiny = TinyModel { template: Some("hi".to_owned()), ..small(Family::Qwen3) };
+    let tiny = TinyModel {
+        template: Some("hi".to_owned()),
+        ..small(Family::Qwen3)
+    };
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), tiny.to_bytes().unwrap()).unwrap();
     let gguf = Gguf::open(file.path()).unwrap();
     assert_eq!(gguf.text("tokenizer.chat_template"), Some("hi"));
     assert_eq!(gguf.integer("qwen3.embedding_length"), Some(32));
     assert_eq!(gguf.tensor("blk.0.attn_q.weight").unwrap().dims, [32, 32]);
-    assert!(Gguf::open("/does/not/exist".as_ref()).unwrap_err().to_string().contains("/does/not/exist"));
-    assert!(Gguf::open(std::env::temp_dir().as_path()).unwrap_err().to_string().contains("not a regular file"));
+    assert!(
+        Gguf::open("/does/not/exist".as_ref())
+            .unwrap_err()
+            .to_string()
+            .contains("/does/not/exist")
+    );
+    assert!(
+        Gguf::open(std::env::temp_dir().as_path())
+            .unwrap_err()
+            .to_string()
+            .contains("not a regular file")
+    );
     assert_eq!(ids(3, 0).len(), 3);
 }

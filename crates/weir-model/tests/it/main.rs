@@ -1,4 +1,5 @@
 //! Tests of the crate through its public surface, on tiny files made here.
+#![expect(clippy::unwrap_used, reason = "a test whose preparation fails has failed")]
 
 mod batching;
 mod exactness;
@@ -24,11 +25,19 @@ fn opened(model: &TinyModel) -> Arc<Gguf> {
 
 /// A model whose matrices take every storage type there is a kernel for.
 fn mixed(family: Family) -> TinyModel {
-    let formats = ["Q8_0", "Q5_0", "Q4_K", "Q6_K", "Q4_0", "F16", "F32"].map(format).to_vec();
-    TinyModel { formats, layers: 7, ..TinyModel::new(family, format("F32")) }
+    let formats = ["Q8_0", "Q5_0", "Q4_K", "Q6_K", "Q4_0", "F16", "F32"]
+        .map(format)
+        .to_vec();
+    TinyModel {
+        formats,
+        layers: 7,
+        ..TinyModel::new(family, format("F32"))
+    }
 }
 
 /// Ids without meaning, the same on every machine.
 fn ids(count: usize, seed: usize) -> Vec<u32> {
-    (0..count).map(|at| u32::try_from((at * 31 + seed * 17 + at * at % 13) % 250).unwrap()).collect()
+    (0..count)
+        .map(|at| u32::try_from((at * 31 + seed * 17 + at * at % 13) % 250).unwrap())
+        .collect()
 }
