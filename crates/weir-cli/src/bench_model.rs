@@ -1,18 +1,25 @@
 //! `weir bench model`: how fast the model engine is.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use weir_bench::model::{ModelBench, run as run_bench, table};
+use weir_bench::model::{ModelBench, agree, run as run_bench, table};
 
 /// Arguments of `weir bench model`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchModelArgs {
     /// File, or name of a fetched model.
-    #[arg(long)]
+    #[arg(
+        long,
+        required_unless_present = "agree",
+        default_value_if("agree", "true", "")
+    )]
     model: String,
+    /// Instead of timing, compare logits of tiny files of every architecture with llama.cpp's.
+    #[arg(long, requires = "llama_python")]
+    agree: bool,
     /// Numbers of threads.
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
     threads: Vec<usize>,
@@ -45,6 +52,9 @@ pub(crate) struct BenchModelArgs {
 /// Runs `weir bench model`.
 #[expect(clippy::print_stdout, reason = "the command's output")]
 pub(crate) fn run(args: &BenchModelArgs) -> Result<()> {
+    if let Some(python) = args.llama_python.as_ref().filter(|_| args.agree) {
+        return compare(python, args.json);
+    }
     // Says what to do when the model is not there, before anything is measured.
     drop(crate::model::open(&args.model)?);
     let bench = ModelBench {
@@ -64,5 +74,22 @@ pub(crate) fn run(args: &BenchModelArgs) -> Result<()> {
     } else {
         print!("{}", table(&report));
     }
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "the command's output")]
+fn compare(python: &Path, json: bool) -> Result<()> {
+    let all = agree::run(python, &mut |text| eprintln!("{text}"))?;
+    if json {
+        println!("{}", serde_json::to_string(&all)?);
+    } else {
+        print!("{}", agree::table(&all));
+    }
+    let failed = all.iter().filter(|row| !row.holds()).count();
+    anyhow::ensure!(
+        failed == 0,
+        "{failed} of {} files do not agree with llama.cpp",
+        all.len()
+    );
     Ok(())
 }

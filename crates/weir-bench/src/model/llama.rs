@@ -20,12 +20,11 @@ pub(super) struct Arm {
 }
 
 impl Arm {
-    pub(super) fn start(python: &Path, bench: &ModelBench, threads: usize) -> Result<Self> {
-        let context = (bench.prompt + bench.decode + 1).next_multiple_of(256);
+    pub(super) fn start(python: &Path, model: &Path, threads: usize, context: usize) -> Result<Self> {
         let mut child = Command::new(python)
             .arg("-c")
             .arg(DRIVER)
-            .arg(&bench.model)
+            .arg(model)
             .args([threads.to_string(), context.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -54,6 +53,14 @@ impl Arm {
             bail!("the llama.cpp arm ended");
         }
         Ok(serde_json::from_str(&line)?)
+    }
+
+    /// The logits behind the prompt, and behind each forced id.
+    pub(super) fn logits(&mut self, prompt: &[u32], forced: &[u32]) -> Result<Vec<Vec<f64>>> {
+        let request = json!({"op": "logits", "prompt": prompt, "forced": forced});
+        writeln!(self.requests, "{request}")?;
+        let mut answer = self.answer()?;
+        Ok(serde_json::from_value(answer["steps"].take())?)
     }
 
     pub(super) fn run(&mut self, bench: &ModelBench) -> Result<Timing> {

@@ -5,6 +5,7 @@
 //! ratios are taken between medians of the same table.
 //! What is measured is printed, not judged.
 
+pub mod agree;
 mod llama;
 mod weir;
 
@@ -113,11 +114,9 @@ pub fn run(bench: &ModelBench, say: &mut dyn FnMut(&str)) -> Result<ModelReport>
         let mut ours = weir::Arm::load(&bench.model, threads)?;
         load_seconds = ours.load_seconds;
         rss = rss_mib()?;
-        let mut theirs = bench
-            .llama_python
-            .as_ref()
-            .map(|python| llama::Arm::start(python, bench, threads))
-            .transpose()?;
+        let context = (bench.prompt + bench.decode + 1).next_multiple_of(256);
+        let start = |python: &PathBuf| llama::Arm::start(python, &bench.model, threads, context);
+        let mut theirs = bench.llama_python.as_ref().map(start).transpose()?;
         for &batch in &bench.batches {
             say(&format!("{threads} threads, {batch} sequences"));
             let (mut our_runs, mut their_runs) = (Runs::default(), Runs::default());
