@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 
+use crate::arch::Arch;
 use crate::model::Model;
 use crate::sample::{Sampling, SamplingError, sample};
 use crate::stage::{Row, StageError};
@@ -32,6 +33,8 @@ pub struct Request {
     pub prompt: Vec<u32>,
     /// Tokens to make at most.
     pub max_tokens: usize,
+    /// Tokens before an id may end the answer.
+    pub min_tokens: usize,
     /// How to choose them.
     pub sampling: Sampling,
     /// Ids that end the answer; empty to go on to `max_tokens`.
@@ -118,7 +121,9 @@ struct Running {
     /// Tokens whose keys and values are stored.
     stored: usize,
     reused: usize,
+    context: usize,
     bytes: usize,
+    paused: bool,
 }
 
 impl Running {
@@ -186,6 +191,19 @@ impl Batcher {
         self.running.is_empty() && self.waiting.is_empty()
     }
 
+    /// Whether a pass would compute anything: something waits or runs that is not paused.
+    #[must_use]
+    pub fn can_step(&self) -> bool {
+        self.running.iter().any(|run| !run.paused) || self.can_admit()
+    }
+
+    /// Makes a running request sit out, or go on. Its memory stays.
+    pub fn pause(&mut self, request: u64, paused: bool) {
+        if let Some(run) = self.running.iter_mut().find(|run| run.id == request) {
+            run.paused = paused;
+        }
+    }
+
     /// Requests running and waiting.
     #[must_use]
     pub fn load(&self) -> (usize, usize) {
@@ -206,31 +224,7 @@ impl Batcher {
     /// # Errors
     /// [`Refusal`]; the request was not taken.
     pub fn submit(&mut self, request: Request) -> Result<u64, Refusal> {
-        request.sampling.validate()?;
-        let arch = self.model.arch();
-        if request.prompt.is_empty() {
-            return Err(Refusal::Prompt("it has no tokens".to_owned()));
-        }
-        if let Some(id) = request.prompt.iter().find(|id| **id as usize >= arch.vocabulary) {
-            return Err(Refusal::Prompt(format!("token id {id} does not exist")));
-        }
-        let tokens = context_of(&request);
-        if tokens > arch.context {
-            let (prompt, max_tokens) = (request.prompt.len(), request.max_tokens);
-            return Err(Refusal::Context {
-                prompt,
-                max_tokens,
-                context: arch.context,
-            });
-        }
-        let bytes = self.model.sequence_bytes(tokens);
-        if bytes > self.limits.memory {
-            return Err(Refusal::Memory {
-                tokens,
-                need: bytes >> 20,
-                have: self.limits.memory >> 20,
-            });
-        }
+        check(self.model.arch(), &self.limits, &request)?;
         if self.waiting.len() >= self.limits.waiting {
             return Err(Refusal::Busy(self.waiting.len()));
         }
@@ -254,7 +248,7 @@ impl Batcher {
         let (mut rows, mut ids, mut wanted, mut owners) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut prefill = PREFILL_ROWS;
         for (index, run) in self.running.iter_mut().enumerate() {
-            let left = run.len() - run.stored;
+            let left = if run.paused { 0 } else { run.len() - run.stored };
             let take = if left == 1 { 1 } else { left.min(prefill) };
             prefill -= if left == 1 { 0 } else { take };
             for position in run.stored..run.stored + take {
@@ -265,7 +259,7 @@ impl Batcher {
                 ids.extend(run.token(position));
             }
             run.stored += take;
-            if take == left {
+            if take == left && take > 0 {
                 wanted.push(rows.len() - 1);
                 owners.push(index);
             }
@@ -309,33 +303,30 @@ impl Batcher {
 
     /// Starts waiting requests in order, while there is room.
     fn admit(&mut self, events: &mut Vec<Event>) {
-        while self.running.len() < self.limits.running {
-            let Some((_, request)) = self.waiting.front() else {
-                return;
-            };
-            let context = context_of(request);
-            let bytes = self.model.sequence_bytes(context);
-            let in_use: usize = self.running.iter().map(|run| run.bytes).sum();
-            if in_use + bytes > self.limits.memory {
-                return;
-            }
+        while self.can_admit() {
             let Some((id, request)) = self.waiting.pop_front() else {
                 return;
             };
-            match self.start(id, request, context, in_use) {
+            let in_use = self.memory().0;
+            match self.start(id, request, in_use) {
                 Ok(run) => self.running.push(run),
                 Err(fault) => events.push(Event::Failed { request: id, fault }),
             }
         }
     }
 
-    fn start(
-        &mut self,
-        id: u64,
-        request: Request,
-        context: usize,
-        in_use: usize,
-    ) -> Result<Running, StageError> {
+    /// Whether the first of those that wait fits now.
+    fn can_admit(&self) -> bool {
+        let fits = |request: &Request| {
+            let bytes = self.model.sequence_bytes(context_of(request));
+            self.memory().0 + bytes <= self.limits.memory
+        };
+        self.running.len() < self.limits.running
+            && self.waiting.front().is_some_and(|(_, request)| fits(request))
+    }
+
+    fn start(&mut self, id: u64, request: Request, in_use: usize) -> Result<Running, StageError> {
+        let context = context_of(&request);
         let found = self.reusable(&request.prompt);
         let reuse = found.map(|(at, len)| (self.kept.remove(at), len));
         let (sequence, stored, context) = match reuse {
@@ -367,7 +358,9 @@ impl Batcher {
             answer: Vec::new(),
             stored,
             reused: stored,
+            context,
             bytes,
+            paused: false,
         })
     }
 
@@ -408,13 +401,12 @@ impl Batcher {
 
     fn keep(&mut self, run: Running) {
         let mut ids = run.request.prompt;
-        let context = ids.len() + run.request.max_tokens;
         ids.extend(run.answer);
         ids.truncate(run.stored);
         self.kept.push_back(Kept {
             sequence: run.sequence,
             ids,
-            context,
+            context: run.context,
             bytes: run.bytes,
         });
         while self.kept.len() > self.limits.running {
@@ -423,6 +415,38 @@ impl Batcher {
             }
         }
     }
+}
+
+/// Whether a request could ever run.
+///
+/// # Errors
+/// [`Refusal`], with the numbers.
+pub fn check(arch: &Arch, limits: &Limits, request: &Request) -> Result<(), Refusal> {
+    request.sampling.validate()?;
+    if request.prompt.is_empty() {
+        return Err(Refusal::Prompt("it has no tokens".to_owned()));
+    }
+    if let Some(id) = request.prompt.iter().find(|id| **id as usize >= arch.vocabulary) {
+        return Err(Refusal::Prompt(format!("token id {id} does not exist")));
+    }
+    let tokens = context_of(request);
+    if tokens > arch.context {
+        let (prompt, max_tokens) = (request.prompt.len(), request.max_tokens);
+        return Err(Refusal::Context {
+            prompt,
+            max_tokens,
+            context: arch.context,
+        });
+    }
+    let bytes = crate::cache::bytes(arch, 0..arch.layers, tokens);
+    if bytes > limits.memory {
+        return Err(Refusal::Memory {
+            tokens,
+            need: bytes >> 20,
+            have: limits.memory >> 20,
+        });
+    }
+    Ok(())
 }
 
 fn context_of(request: &Request) -> usize {

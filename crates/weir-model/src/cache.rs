@@ -96,9 +96,10 @@ impl LayerCache {
         *self = larger;
     }
 
-    /// Whether a sequence of `len` positions can go back to `to`: all that the next row would see must still be there.
-    pub(crate) fn can_go_back(&self, len: usize, to: usize) -> bool {
-        let oldest_kept = len.saturating_sub(self.slots);
+    /// Whether a sequence that has been `longest` positions long can go back to `to`: all that the next row would see must
+    /// still be there.
+    pub(crate) fn can_go_back(&self, longest: usize, to: usize) -> bool {
+        let oldest_kept = longest.saturating_sub(self.slots);
         let oldest_needed = self.window.map_or(0, |window| (to + 1).saturating_sub(window));
         oldest_needed >= oldest_kept
     }

@@ -7,6 +7,7 @@
 pub mod arch;
 pub mod batch;
 mod cache;
+pub mod engine;
 pub mod fetch;
 mod forward;
 pub mod gguf;

@@ -134,6 +134,8 @@ pub enum StageError {
 #[derive(Debug)]
 struct Sequence {
     len: usize,
+    /// The longest it has been: rings hold the last slots before this, even after it was taken back.
+    longest: usize,
     context: usize,
     layers: Vec<LayerCache>,
 }
@@ -323,8 +325,8 @@ impl Stage {
     #[must_use]
     pub fn can_truncate(&self, sequence: u64, len: usize) -> bool {
         self.sequences.get(&sequence).is_some_and(|found| {
-            let from = found.len;
-            len == from || (len < from && found.layers.iter().all(|layer| layer.can_go_back(from, len)))
+            let kept = |layer: &LayerCache| layer.can_go_back(found.longest, len);
+            len == found.len || (len < found.len && found.layers.iter().all(kept))
         })
     }
 
@@ -377,6 +379,7 @@ impl Stage {
         for (sequence, end) in ends {
             if let Some(sequence) = self.sequences.get_mut(&sequence) {
                 sequence.len = end;
+                sequence.longest = sequence.longest.max(end);
             }
         }
         Ok(())

@@ -37,7 +37,7 @@ const TABLE: [Row; 9] = [
     },
     row("weir-net", &["weir-proto"]),
     row("weir-engine", &[]),
-    row("weir-model", &[]),
+    row("weir-model", &["weir-engine"]),
     row("weir-serve", &["weir-net", "weir-engine"]),
     row(
         "weir-bench",

@@ -140,6 +140,9 @@ pub(crate) fn multiply(pool: &Pool, isa: Isa, input: &Activations, jobs: &[Job<'
             "an output of another shape"
         );
     }
+    if input.rows == 0 {
+        return;
+    }
     pool.run(jobs.iter().map(|job| job.matrix.parts()).sum(), &|part| {
         let mut part = part;
         for job in jobs {

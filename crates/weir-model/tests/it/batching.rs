@@ -9,7 +9,7 @@ use weir_model::sample::Sampling;
 use crate::{ids, mixed, opened};
 
 fn batcher(family: Family, memory: usize) -> Batcher {
-    let model = Model::load(&opened(&mixed(family)), 1, &Threads::new(2).unwrap()).unwrap();
+    let model = Model::load(&opened(&mixed(family)), 1, &Threads::new(1).unwrap()).unwrap();
     Batcher::new(
         model,
         Limits {
@@ -68,13 +68,12 @@ fn collect(events: &[Event], wanted: u64) -> Answer {
 #[test]
 fn seeded_answers_repeat_whatever_runs_beside() {
     for family in [Family::Gemma3, Family::Llama] {
-        let alone: Vec<Vec<u32>> = (0..8)
-            .map(|seed| {
-                let mut batcher = batcher(family, PLENTY);
-                let id = batcher.submit(request(10 + 23 * seed, seed, 12)).unwrap();
-                drain(&mut batcher, &[id]).remove(0).0
-            })
-            .collect();
+        let mut one_by_one = batcher(family, PLENTY);
+        let mut run = |seed: usize| {
+            let id = one_by_one.submit(request(10 + 23 * seed, seed, 12)).unwrap();
+            drain(&mut one_by_one, &[id]).remove(0).0
+        };
+        let alone: Vec<Vec<u32>> = (0..8).map(&mut run).collect();
         let mut together = batcher(family, PLENTY);
         let mut numbers = Vec::new();
         let mut events = Vec::new();
@@ -126,6 +125,47 @@ fn an_end_token_stops_and_is_not_given_out() {
     let (stopped, ended) = drain(&mut second, &[number]).remove(0);
     assert_eq!(stopped, tokens[..until]);
     assert_eq!(ended.map(|ended| ended.0), Some(End::Stop));
+}
+
+#[test]
+fn an_answer_does_not_end_before_its_least_length() {
+    let mut first = batcher(Family::Llama, PLENTY);
+    let number = first.submit(request(10, 1, 20)).unwrap();
+    let (tokens, _) = drain(&mut first, &[number]).remove(0);
+    let stopping = Request {
+        ends: vec![tokens[0]],
+        min_tokens: 5,
+        ..request(10, 1, 20)
+    };
+    let number = first.submit(stopping).unwrap();
+    let (longer, _) = drain(&mut first, &[number]).remove(0);
+    assert!(
+        longer.len() >= 5 && !longer[..5].contains(&tokens[0]),
+        "{longer:?}"
+    );
+}
+
+#[test]
+fn a_paused_request_sits_out_and_goes_on_unchanged() {
+    let mut batcher = batcher(Family::Gemma3, PLENTY);
+    let paused = batcher.submit(request(20, 1, 10)).unwrap();
+    let other = batcher.submit(request(20, 2, 10)).unwrap();
+    let mut events = Vec::new();
+    batcher.step(&mut events);
+    batcher.pause(paused, true);
+    while batcher.can_step() {
+        batcher.step(&mut events);
+    }
+    assert_eq!(
+        (collect(&events, paused).0.len(), collect(&events, other).0.len()),
+        (1, 10)
+    );
+    batcher.pause(paused, false);
+    while batcher.can_step() {
+        batcher.step(&mut events);
+    }
+    let alone = batcher.submit(request(20, 1, 10)).unwrap();
+    assert_eq!(collect(&events, paused).0, drain(&mut batcher, &[alone])[0].0);
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn threads_and_instruction_sets_change_nothing() {
         let gguf = opened(&mixed(family));
         let mut all = Vec::new();
         for isa in Isa::available() {
-            for count in [1, 2, 5] {
+            for count in [1, 3] {
                 let mut stage = Stage::load_with(&gguf, StageSpec::whole(7), &threads(count), *isa).unwrap();
                 stage.open(1, 64).unwrap();
                 let mut hidden = stage.embed(&ids(33, 4)).unwrap();
@@ -175,6 +175,10 @@ fn a_window_that_has_moved_on_cannot_be_taken_back() {
         "the ring of 144 slots no longer holds what position 20 sees"
     );
     assert!(model.truncate(1, 290));
+    assert!(
+        !model.truncate(1, 165),
+        "positions 150 to 155 were overwritten before it was taken back to 290"
+    );
     assert!(!model.truncate(1, 291), "a sequence cannot be taken forward");
 }
 

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test whose preparation fails has failed")]
 
 mod batching;
+mod engine;
 mod exactness;
 mod files;
 mod oracle;
