@@ -26,6 +26,14 @@ pub struct Limits {
     pub waiting: usize,
 }
 
+impl Limits {
+    /// Requests running and waiting at most.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.running.saturating_add(self.waiting)
+    }
+}
+
 /// What is asked of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
@@ -67,8 +75,8 @@ pub enum Refusal {
         /// MiB there are.
         have: usize,
     },
-    /// Too many requests wait already.
-    #[error("{0} requests are waiting already; try again later")]
+    /// As many requests run and wait as may.
+    #[error("{0} requests are running or waiting already; try again later")]
     Busy(usize),
     /// A sampling parameter is out of bounds.
     #[error(transparent)]
@@ -225,8 +233,9 @@ impl Batcher {
     /// [`Refusal`]; the request was not taken.
     pub fn submit(&mut self, request: Request) -> Result<u64, Refusal> {
         check(self.model.arch(), &self.limits, &request)?;
-        if self.waiting.len() >= self.limits.waiting {
-            return Err(Refusal::Busy(self.waiting.len()));
+        let open = self.running.len() + self.waiting.len();
+        if open >= self.limits.open() {
+            return Err(Refusal::Busy(open));
         }
         self.next += 1;
         self.waiting.push_back((self.next, request));
@@ -457,6 +466,13 @@ fn context_of(request: &Request) -> usize {
 fn advance(run: &mut Running, logits: &mut [f32], events: &mut Vec<Event>) -> Option<End> {
     if run.answer.len() >= run.request.max_tokens {
         return Some(End::Length);
+    }
+    if run.answer.len() < run.request.min_tokens {
+        for end in &run.request.ends {
+            if let Some(logit) = logits.get_mut(*end as usize) {
+                *logit = f32::NEG_INFINITY;
+            }
+        }
     }
     let id = sample(
         logits,

@@ -41,6 +41,8 @@ struct Shared {
     changed: Condvar,
     woken: AtomicBool,
     stop: AtomicBool,
+    /// Requests whose sink is still held.
+    open: AtomicU64,
     running: AtomicU64,
     waiting: AtomicU64,
     tokens: AtomicU64,
@@ -86,6 +88,7 @@ impl LocalEngine {
             changed: Condvar::new(),
             woken: AtomicBool::new(false),
             stop: AtomicBool::new(false),
+            open: AtomicU64::new(0),
             running: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
             tokens: AtomicU64::new(0),
@@ -159,13 +162,17 @@ impl Engine for LocalEngine {
         batch::check(&self.arch, &self.limits, &request)
             .map_err(|fault| Refusal::Invalid(fault.to_string()))?;
         let mut inbox = self.shared.inbox.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = self.shared.waiting.load(Ordering::Relaxed) + inbox.len() as u64;
-        if waiting >= self.limits.waiting as u64 {
-            return Err(Refusal::Busy(format!("{waiting} requests are waiting already")));
+        // Only submitting adds to it, and that under the lock.
+        let open = self.shared.open.load(Ordering::SeqCst);
+        if open >= self.limits.open() as u64 {
+            return Err(Refusal::Busy(format!(
+                "{open} requests are running or waiting already"
+            )));
         }
         if self.shared.stop.load(Ordering::SeqCst) {
             return Err(Refusal::Draining);
         }
+        self.shared.open.fetch_add(1, Ordering::SeqCst);
         inbox.push((request, sink));
         drop(inbox);
         self.shared.requests.fetch_add(1, Ordering::Relaxed);
@@ -251,9 +258,12 @@ impl Driver {
                         },
                     );
                 }
-                Err(fault) => sink.fail(EngineError {
-                    message: fault.to_string(),
-                }),
+                Err(fault) => {
+                    self.shared.open.fetch_sub(1, Ordering::SeqCst);
+                    sink.fail(EngineError {
+                        message: fault.to_string(),
+                    });
+                }
             }
         }
         self.publish();
@@ -289,7 +299,13 @@ impl Driver {
 
     fn forget_but_keep(&mut self, id: u64) -> Option<Stream> {
         self.batcher.cancel(id);
-        self.streams.remove(&id)
+        self.remove(id)
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Stream> {
+        let stream = self.streams.remove(&id)?;
+        self.shared.open.fetch_sub(1, Ordering::SeqCst);
+        Some(stream)
     }
 
     fn deliver(&mut self, event: &Event) {
@@ -306,7 +322,7 @@ impl Driver {
                 self.finish_if_done(*request);
             }
             Event::Failed { request, fault } => {
-                if let Some(stream) = self.streams.remove(request) {
+                if let Some(stream) = self.remove(*request) {
                     stream.sink.fail(EngineError {
                         message: fault.to_string(),
                     });
@@ -344,7 +360,7 @@ impl Driver {
             .get(&id)
             .filter(|stream| stream.held.is_none())
             .and_then(|stream| stream.ended);
-        if let (Some(reason), Some(stream)) = (done, done.and_then(|_| self.streams.remove(&id))) {
+        if let (Some(reason), Some(stream)) = (done, done.and_then(|_| self.remove(id))) {
             stream.sink.finish(reason, stream.usage);
         }
     }

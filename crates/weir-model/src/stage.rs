@@ -279,6 +279,7 @@ impl Stage {
             sequence,
             Sequence {
                 len: 0,
+                longest: 0,
                 context,
                 layers,
             },

@@ -30,6 +30,7 @@ fn request(length: usize, seed: usize, max_tokens: usize) -> Request {
     Request {
         prompt: ids(length, seed),
         max_tokens,
+        min_tokens: 0,
         sampling,
         ends: Vec::new(),
     }
@@ -170,7 +171,7 @@ fn a_paused_request_sits_out_and_goes_on_unchanged() {
 
 #[test]
 fn what_never_fits_is_refused_with_numbers() {
-    let mut batcher = batcher(Family::Llama, 1 << 20);
+    let mut batcher = batcher(Family::Llama, 1 << 19);
     let context = batcher.submit(request(500, 1, 13)).unwrap_err();
     assert_eq!(
         context,
@@ -205,10 +206,10 @@ fn what_never_fits_is_refused_with_numbers() {
         batcher.submit(request(5, 1, usize::MAX)),
         Err(Refusal::Context { .. })
     ));
-    for _ in 0..16 {
+    for _ in 0..24 {
         batcher.submit(request(5, 1, 5)).unwrap();
     }
-    assert_eq!(batcher.submit(request(5, 1, 5)), Err(Refusal::Busy(16)));
+    assert_eq!(batcher.submit(request(5, 1, 5)), Err(Refusal::Busy(24)));
 }
 
 #[test]
