@@ -132,7 +132,7 @@ fn threads_and_instruction_sets_change_nothing() {
                 .unwrap();
                 stage.open(1, 64).unwrap();
                 let mut hidden = stage.embed(&ids(9, 4)).unwrap();
-                let rows: Vec<Row> = (0..33)
+                let rows: Vec<Row> = (0..9)
                     .map(|position| Row {
                         sequence: 1,
                         position,
