@@ -118,7 +118,7 @@ impl Span {
 pub(crate) fn run(args: GenerateArgs) -> Result<()> {
     let gguf = Arc::new(crate::model::open(&args.model)?);
     let tokenizer = Tokenizer::from_gguf(&gguf)?;
-    let how = sampling(args);
+    let how = sampling(&args);
     how.validate()?;
     let prompt = match &args.prompt {
         Some(text) => tokenizer.encode(
@@ -136,7 +136,7 @@ pub(crate) fn run(args: GenerateArgs) -> Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = Threads::new(args.threads.unwrap_or(cores))?;
     let mut model = Model::load(&gguf, args.stages, &threads)?;
-    let outcome = generate(args, &mut model, &tokenizer, &how, &prompt)?;
+    let outcome = generate(&args, &mut model, &tokenizer, &how, &prompt)?;
     if !args.json {
         println!();
         return Ok(());
