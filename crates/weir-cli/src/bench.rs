@@ -22,6 +22,8 @@ pub(crate) struct BenchArgs {
 enum Bench {
     /// Compare response planes: the same streams over each, frontend and workers as two pinned processes.
     Plane(PlaneArgs),
+    /// Time the model engine, beside llama.cpp where a Python that has it is given.
+    Model(crate::bench_model::BenchModelArgs),
     /// One process of a rep; started by `weir bench plane`.
     #[command(hide = true)]
     PlaneSide {
@@ -80,6 +82,7 @@ struct PlaneArgs {
 /// A core is absent, the rows cannot be written, or a stream of some rep was not delivered as sent.
 pub(crate) fn run(args: BenchArgs) -> Result<()> {
     match args.bench {
+        Bench::Model(args) => crate::bench_model::run(&args),
         Bench::PlaneSide { spec } => plane::run_side(&spec),
         Bench::Plane(args) => run_plane(&args),
     }

@@ -5,13 +5,17 @@
 
 mod address;
 mod bench;
+mod bench_model;
 mod duration;
 mod exit;
 mod frontend;
+mod generate;
 mod interrupt;
 mod load;
 mod logs;
+mod model;
 mod process;
+mod tokenize;
 mod up;
 mod worker;
 
@@ -40,6 +44,12 @@ enum Command {
     Load(load::LoadArgs),
     /// Measure parts of weir against each other.
     Bench(bench::BenchArgs),
+    /// Fetch models and look into model files.
+    Model(model::ModelArgs),
+    /// Run one prompt through a model in this process.
+    Generate(generate::GenerateArgs),
+    /// Turn bytes into the token ids of a model.
+    Tokenize(tokenize::TokenizeArgs),
 }
 
 impl Command {
@@ -50,6 +60,9 @@ impl Command {
             Self::Worker(args) => worker::run(args),
             Self::Load(args) => load::run(args),
             Self::Bench(args) => bench::run(args),
+            Self::Model(args) => model::run(args),
+            Self::Generate(args) => generate::run(args),
+            Self::Tokenize(args) => tokenize::run(args),
         }
     }
 }

@@ -30,18 +30,28 @@ const fn row(name: &'static str, ours: &'static [&'static str]) -> Row {
     }
 }
 
-const TABLE: [Row; 8] = [
+const TABLE: [Row; 9] = [
     Row {
         others: Some(&["bytes", "slab", "thiserror"]),
         ..row("weir-proto", &[])
     },
     row("weir-net", &["weir-proto"]),
     row("weir-engine", &[]),
+    row("weir-model", &["weir-engine"]),
     row("weir-serve", &["weir-net", "weir-engine"]),
-    row("weir-bench", &["weir-net", "weir-engine", "weir-serve"]),
+    row(
+        "weir-bench",
+        &["weir-net", "weir-engine", "weir-model", "weir-serve"],
+    ),
     row(
         "weir-cli",
-        &["weir-net", "weir-engine", "weir-serve", "weir-bench"],
+        &[
+            "weir-net",
+            "weir-engine",
+            "weir-model",
+            "weir-serve",
+            "weir-bench",
+        ],
     ),
     row("weir-sim", &["weir-proto"]),
     row("xtask", &[]),
