@@ -29,11 +29,19 @@ impl<'a> Offer<'a> {
     fn new(core: &Core, meta: Meta, payload: &'a [u8]) -> Result<Self, AppendError> {
         let max = core.options.max_record;
         if payload.len() > max {
-            return Err(AppendError::TooLarge { len: payload.len(), max });
+            return Err(AppendError::TooLarge {
+                len: payload.len(),
+                max,
+            });
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let at_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-        Ok(Self { meta, payload, crc: payload_crc(payload), at_ms })
+        Ok(Self {
+            meta,
+            payload,
+            crc: payload_crc(payload),
+            at_ms,
+        })
     }
 }
 
@@ -61,15 +69,25 @@ impl Core {
         let frame = data_frame(offer.payload.len());
         match state.admit(&self.options, frame, Claim::Append) {
             Admit::Here => {
-                let fields = Fields { seq: state.next_seq, meta: offer.meta, at_ms: offer.at_ms };
+                let fields = Fields {
+                    seq: state.next_seq,
+                    meta: offer.meta,
+                    at_ms: offer.at_ms,
+                };
                 state.next_seq += 1;
                 state.counters.appended += 1;
                 let batch = state.encode(Kind::Append, &fields, offer.payload, offer.crc);
-                Ok(Attempt::Taken(Taken { seq: fields.seq, batch }))
+                Ok(Attempt::Taken(Taken {
+                    seq: fields.seq,
+                    batch,
+                }))
             }
             Admit::Drain => Ok(Attempt::Drain(state.open.number)),
-            Admit::Upkeep if state.supply.busy || due(state, &self.options).is_some() => Ok(Attempt::Upkeep),
+            // A batch on its way may free a segment once it has arrived.
+            Admit::Upkeep if state.leading || state.supply.busy => Ok(Attempt::Upkeep),
+            Admit::Upkeep if due(state, &self.options).is_some() => Ok(Attempt::Upkeep),
             Admit::Upkeep => {
+                state.supply.squeeze = false;
                 let full = state.full(&self.options, frame);
                 self.refuse(state, full)
             }
@@ -123,7 +141,11 @@ pub struct Append<'a> {
 impl<'a> Append<'a> {
     pub(crate) fn new(core: Arc<Core>, meta: Meta, payload: &'a [u8]) -> Self {
         let offer = Offer::new(&core, meta, payload);
-        Self { core, offer, taken: None }
+        Self {
+            core,
+            offer,
+            taken: None,
+        }
     }
 
     fn poll_taken(&mut self, context: &Context<'_>) -> Poll<Result<Taken, AppendError>> {

@@ -24,7 +24,11 @@ impl OpenBatch {
     pub(crate) fn new(number: u64, mut buffer: Vec<u8>) -> Self {
         buffer.clear();
         buffer.resize(BATCH_HEADER, 0);
-        Self { number, buffer, count: 0 }
+        Self {
+            number,
+            buffer,
+            count: 0,
+        }
     }
 
     /// Bytes so far, its header included.
@@ -115,6 +119,11 @@ impl Outgoing {
             header,
             buffer: batch.buffer,
         }
+    }
+
+    /// The low water its header tells.
+    pub(crate) fn low_water(&self) -> u64 {
+        self.header.low_water
     }
 
     /// Bytes it takes in the segment.

@@ -37,13 +37,19 @@ impl Core {
         if let Some(poison) = &state.poison {
             return Err(poison.clone());
         }
-        Ok(if state.leading { self.wait_turn(state, number) } else { self.lead(state) })
+        Ok(if state.leading {
+            self.wait_turn(state, number)
+        } else {
+            self.lead(state)
+        })
     }
 
     /// Sends the open batch out. Nobody may be leading. Does nothing when there is nothing to send.
     pub(crate) fn lead<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
-        let Some(mut batch) = self.take(&mut state) else { return state };
-        let number = batch.number;
+        let Some(mut batch) = self.take(&mut state) else {
+            return state;
+        };
+        let (number, told) = (batch.number, batch.low_water());
         drop(state);
         let watch = Watch { core: self, number };
         let started = Instant::now();
@@ -57,8 +63,10 @@ impl Core {
             Ok(chain) => {
                 state.chain = chain;
                 state.written = number;
+                state.told = told;
                 if self.options.durability == Durability::Data {
                     state.durable = number;
+                    state.told_durably = told;
                 }
                 state.counters.batch_records.add(u64::from(batch.count));
                 state.counters.write_us.add_micros(took);
@@ -78,10 +86,10 @@ impl Core {
 
     /// Takes the open batch, with the settle marks that fit, and opens the next one behind it.
     fn take(&self, state: &mut State) -> Option<Outgoing> {
-        state.add_marks(&self.options);
-        if state.open.is_empty() {
+        if !state.has_news(&self.options) {
             return None;
         }
+        state.add_marks(&self.options);
         let next = state.open.number + 1;
         let fresh = OpenBatch::new(next, std::mem::take(&mut state.spare_buffer));
         let batch = std::mem::replace(&mut state.open, fresh);
@@ -118,7 +126,7 @@ impl Core {
             state.open.number
         };
         while state.written < number {
-            if !state.leading && state.open.is_empty() && !self.marks_fit(&state) {
+            if !state.leading && !state.has_news(&self.options) {
                 break;
             }
             state = self.step(state, number)?;
@@ -128,12 +136,6 @@ impl Core {
         }
         let target = state.written;
         self.flush_dirty(state, target)
-    }
-
-    fn marks_fit(&self, state: &State) -> bool {
-        let options = &self.options;
-        let end = state.active.offset + crate::format::SECTOR as u64;
-        !state.marks.is_empty() && state.segments.len() < options.max_segments() && end <= options.segment_bytes
     }
 
     /// Syncs the segments written with [`Durability::Buffered`], up to batch `target`, oldest first.
@@ -147,7 +149,14 @@ impl Core {
                 state.durable = state.durable.max(target);
                 break;
             };
-            let up_to = state.written.min(state.segment(id).map_or(0, |segment| segment.last_batch));
+            let up_to = state
+                .written
+                .min(state.segment(id).map_or(0, |segment| segment.last_batch));
+            let told = if up_to == state.written {
+                state.told
+            } else {
+                state.told_durably
+            };
             drop(state);
             let synced = sync(&*file, Step::Flush);
             state = self.lock();
@@ -163,6 +172,7 @@ impl Core {
                 segment.dirty = None;
             }
             state.durable = state.durable.max(up_to);
+            state.told_durably = state.told_durably.max(told);
             if state.durable >= target {
                 break;
             }
@@ -182,7 +192,11 @@ impl Drop for Watch<'_> {
     fn drop(&mut self) {
         let mut state = self.core.lock();
         state.leading = false;
-        let woken = self.core.poison(&mut state, Step::Write, &format!("the writer of batch {} panicked", self.number));
+        let woken = self.core.poison(
+            &mut state,
+            Step::Write,
+            &format!("the writer of batch {} panicked", self.number),
+        );
         drop(state);
         wake_all(woken);
     }

@@ -116,7 +116,10 @@ impl Core {
     /// Stops the journal for good. The first cause stands; everyone who waits is woken.
     #[must_use]
     pub(crate) fn poison(&self, state: &mut State, step: Step, cause: &str) -> Vec<Waker> {
-        state.poison.get_or_insert_with(|| Poison { step, cause: cause.into() });
+        state.poison.get_or_insert_with(|| Poison {
+            step,
+            cause: cause.into(),
+        });
         for turn in &self.turn {
             turn.notify_all();
         }

@@ -121,7 +121,9 @@ pub enum AppendError {
     },
     /// The record does not fit under the cap, or the disk has no room for another segment. Nothing was written;
     /// settle records, or free space on the disk, and append again.
-    #[error("the journal is full: the record needs {needed} bytes, {free} of {capacity} are free; settle records first")]
+    #[error(
+        "the journal is full: the record needs {needed} bytes, {free} of {capacity} are free; settle records first"
+    )]
     Full {
         /// Bytes the record needs, framing included.
         needed: u64,

@@ -59,12 +59,15 @@ impl Journal {
         let known = fs.identity(root).ok().flatten();
         if let Some(shared) = known.and_then(|id| registry.get(&id)).and_then(Weak::upgrade) {
             if shared.core.options != *options {
-                return Err(OpenError::OptionsDiffer { root: root.to_owned() });
+                return Err(OpenError::OptionsDiffer {
+                    root: root.to_owned(),
+                });
             }
             return Ok(Self { shared });
         }
         let Opened { core, report, hold } = open(&fs, root, options)?;
-        let shared = Arc::new(Shared::start(core, report, hold).map_err(OpenError::io("starting threads for", root))?);
+        let shared =
+            Arc::new(Shared::start(core, report, hold).map_err(OpenError::io("starting threads for", root))?);
         if let Some(id) = fs.identity(root).ok().flatten() {
             registry.insert(id, Arc::downgrade(&shared));
         }
@@ -120,7 +123,10 @@ impl Journal {
     /// The records open now, in order of seq, each read as it is asked for. Records settled meanwhile are skipped.
     pub fn recover(&self) -> Recovered {
         let seqs: Vec<u64> = self.shared.core.lock().index.keys().copied().collect();
-        Recovered { core: Arc::clone(&self.shared.core), seqs: seqs.into_iter() }
+        Recovered {
+            core: Arc::clone(&self.shared.core),
+            seqs: seqs.into_iter(),
+        }
     }
 
     /// Reads one open record.
@@ -154,7 +160,12 @@ impl Shared {
         } else {
             core.upkeep_inline();
         }
-        Ok(Self { core, report, threads: Mutex::new(threads), _hold: hold })
+        Ok(Self {
+            core,
+            report,
+            threads: Mutex::new(threads),
+            _hold: hold,
+        })
     }
 }
 

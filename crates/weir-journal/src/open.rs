@@ -15,9 +15,9 @@ use crate::format::DATA_START;
 use crate::format::record::data_frame;
 use crate::format::seed::Seed;
 use crate::format::segment::{SegmentHeader, write_head};
-use crate::fs::{Fs, FsFile, Hold, How, Locking, NodeKind, Step, sync, write_all};
+use crate::fs::{Fs, FsFile, Hold, How, Locking, NodeKind, Step, read_full, sync, write_all};
 use crate::options::{Durability, Options};
-use crate::recover::replay::Tail;
+use crate::recover::replay::{Replayed, Tail};
 use crate::slots::{SEGMENTS, SlotError, Slots};
 use crate::state::{Active, Segment, Spare, State, Supply};
 use crate::stats::Counters;
@@ -38,6 +38,8 @@ pub struct Report {
     pub scanned_bytes: u64,
     /// Segments of which one copy of the header is damaged.
     pub half_headers: u64,
+    /// The segment of which one bit was flipped back, in a last batch that no later one vouches for.
+    pub healed: Option<PathBuf>,
     /// Names in the segment folder that are not the journal's, and one of them. They are left alone.
     pub foreign: (u64, Option<PathBuf>),
     /// How long it took.
@@ -58,7 +60,10 @@ pub(crate) fn open(fs: &Arc<dyn Fs>, root: &Path, options: &Options) -> Result<O
     let slots = prepare(fs, root, options)?;
     let hold = take_lock(&**fs, root, &options.holder)?;
     let (core, mut report) = match survey(&slots, root)? {
-        Some(found) => resume(slots, root, options, found)?,
+        Some(found) => {
+            let found = healed(&slots, root, found)?;
+            resume(slots, root, options, found)?
+        }
         None => create(slots, root, options, journal_id()?, 1, 1)?,
     };
     report.took = started.elapsed();
@@ -75,13 +80,24 @@ fn prepare(fs: &Arc<dyn Fs>, root: &Path, options: &Options) -> Result<Slots, Op
             Some(NodeKind::Symlink) if path == root => {}
             Some(_) => {
                 let (found, wanted) = ("not a folder", "a folder");
-                return Err(OpenError::Unexpected { path: path.to_owned(), found, wanted });
+                return Err(OpenError::Unexpected {
+                    path: path.to_owned(),
+                    found,
+                    wanted,
+                });
             }
             None if options.create => make_dir(&**fs, path)?,
-            None => return Err(OpenError::Missing { path: path.to_owned() }),
+            None => {
+                return Err(OpenError::Missing {
+                    path: path.to_owned(),
+                });
+            }
         }
     }
-    Ok(Slots { fs: Arc::clone(fs), dir })
+    Ok(Slots {
+        fs: Arc::clone(fs),
+        dir,
+    })
 }
 
 fn make_dir(fs: &dyn Fs, path: &Path) -> Result<(), OpenError> {
@@ -100,7 +116,8 @@ fn parent(path: &Path) -> PathBuf {
 /// Makes the names of the root and of the segment folder durable. Only a journal without a segment can lack that.
 fn sync_folders(fs: &dyn Fs, root: &Path) -> Result<(), OpenError> {
     for dir in [root.to_owned(), parent(root)] {
-        fs.sync_dir(&dir, Step::RootDir).map_err(OpenError::io("syncing", &dir))?;
+        fs.sync_dir(&dir, Step::RootDir)
+            .map_err(OpenError::io("syncing", &dir))?;
     }
     Ok(())
 }
@@ -118,7 +135,10 @@ pub(crate) fn take_lock(fs: &dyn Fs, root: &Path, holder: &str) -> Result<Box<dy
     let said = format!("{holder} (process {})", std::process::id());
     match fs.lock(&path, &said).map_err(OpenError::io("locking", &path))? {
         Locking::Held(hold) => Ok(hold),
-        Locking::Taken(holder) => Err(OpenError::Locked { root: root.to_owned(), holder }),
+        Locking::Taken(holder) => Err(OpenError::Locked {
+            root: root.to_owned(),
+            holder,
+        }),
     }
 }
 
@@ -147,6 +167,7 @@ pub(crate) fn create(
         after: 0,
         low_water: id,
         next_seq: seq,
+        next_batch: 1,
         segment_bytes: options.segment_bytes,
         capacity: options.capacity,
         durability: options.durability,
@@ -156,7 +177,12 @@ pub(crate) fn create(
         slots.fs.remove(&path).map_err(OpenError::io("removing", &path))?;
     }
     let file = slots.make(1, &header).map_err(|e| not_made(e, root, &slots))?;
-    let active = Active { file, id, seed: Seed::new(journal, id), offset: DATA_START };
+    let active = Active {
+        file,
+        id,
+        seed: Seed::new(journal, id),
+        offset: DATA_START,
+    };
     let first = Segment {
         id,
         slot: 1,
@@ -167,7 +193,11 @@ pub(crate) fn create(
         hold: 0,
         dirty: None,
     };
-    let supply = Supply { next_id: id + 1, next_slot: 2, ..Supply::default() };
+    let supply = Supply {
+        next_id: id + 1,
+        next_slot: 2,
+        ..Supply::default()
+    };
     let state = State {
         next_seq: seq,
         segments: VecDeque::from([first]),
@@ -180,6 +210,7 @@ pub(crate) fn create(
         open_records: 0,
         scanned_bytes: 0,
         half_headers: 0,
+        healed: None,
         foreign: (0, None),
         took: Duration::ZERO,
     };
@@ -188,39 +219,77 @@ pub(crate) fn create(
 
 fn not_made(e: SlotError, root: &Path, slots: &Slots) -> OpenError {
     match e {
-        SlotError::NoSpace(e) => OpenError::NoSpace { root: root.to_owned(), cause: e.to_string() },
-        SlotError::NotMade(source) | SlotError::Failed(_, source) => {
-            OpenError::Io { doing: "making a segment in", path: slots.dir.clone(), source }
-        }
+        SlotError::NoSpace(e) => OpenError::NoSpace {
+            root: root.to_owned(),
+            cause: e.to_string(),
+        },
+        SlotError::NotMade(source) | SlotError::Failed(_, source) => OpenError::Io {
+            doing: "making a segment in",
+            path: slots.dir.clone(),
+            source,
+        },
     }
 }
 
+/// Flips a bit of the last batch back where that makes it whole, and looks again.
+fn healed(slots: &Slots, root: &Path, found: Survey) -> Result<Survey, OpenError> {
+    let Tail::OneBit { segment, bit, .. } = found.tail else {
+        return Ok(found);
+    };
+    let slot = found.files.by_id.get(&segment).map_or(0, |f| f.slot);
+    let path = slots.path(slot);
+    let file = slots
+        .open(slot, How::Update)
+        .map_err(OpenError::io("opening", &path))?;
+    flip_bit(&*file, bit).map_err(OpenError::io("healing", &path))?;
+    let again = survey(slots, root)?.unwrap_or(found);
+    Ok(Survey {
+        healed: Some(path),
+        ..again
+    })
+}
+
+/// Flips one bit of a file, durably.
+pub(crate) fn flip_bit(file: &dyn FsFile, bit: u64) -> std::io::Result<()> {
+    let mut byte = [0];
+    read_full(file, &mut byte, bit / 8)?;
+    write_all(file, &byte.map(|b| b ^ (1 << (bit % 8))), bit / 8)?;
+    sync(file, Step::Reopen)
+}
+
 /// Goes on from what a survey found.
-fn resume(
-    slots: Slots,
-    root: &Path,
-    options: &Options,
-    found: Survey,
-) -> Result<(Core, Report), OpenError> {
-    let on_disk = found.files.by_id.values().next().map_or(0, |f| f.head.header.segment_bytes);
+fn resume(slots: Slots, root: &Path, options: &Options, found: Survey) -> Result<(Core, Report), OpenError> {
+    let on_disk = found
+        .files
+        .by_id
+        .values()
+        .next()
+        .map_or(0, |f| f.head.header.segment_bytes);
     if on_disk != options.segment_bytes {
         let bound = format!("{on_disk}, as the segments in {} are", root.display());
-        return Err(OpenError::Config { field: "segment_bytes", value: options.segment_bytes, bound });
+        return Err(OpenError::Config {
+            field: "segment_bytes",
+            value: options.segment_bytes,
+            bound,
+        });
     }
     for path in &found.files.unfinished {
         slots.fs.remove(path).map_err(OpenError::io("removing", path))?;
     }
-    let (end_id, end) = found.replay.end();
-    if found.tail != Tail::Sealed {
-        make_durable(&slots, root, &found, end_id, end)?;
-    }
+    make_durable(&slots, root, options, &found)?;
     let report = Report {
-        journal: found.files.by_id.values().next().map_or(0, |f| f.head.header.journal),
+        journal: found
+            .files
+            .by_id
+            .values()
+            .next()
+            .map_or(0, |f| f.head.header.journal),
         made: false,
         tail: found.tail,
         open_records: found.replay.open.len() as u64,
         scanned_bytes: found.scanned,
         half_headers: found.files.by_id.values().filter(|f| !f.head.both).count() as u64,
+        healed: found.healed.clone(),
         foreign: found.files.foreign.clone(),
         took: Duration::ZERO,
     };
@@ -228,39 +297,77 @@ fn resume(
     Ok((Core::new(slots, options.clone(), state), report))
 }
 
-/// After an unclean end the kernel may show what the disk does not hold. The last segment is written again as it
-/// was read, with zeros behind the last batch, and every segment and name of the log is synced.
-fn make_durable(slots: &Slots, root: &Path, found: &Survey, end_id: u64, end: u64) -> Result<(), OpenError> {
-    for id in &found.log {
-        let Some(file) = found.files.by_id.get(id) else { continue };
+/// After an unclean end, above all after a failed sync, the kernel may show what the disk does not hold and not
+/// know it. Every segment that no batch says was durable is written again as it was read, the last one with zeros
+/// behind its last batch, and synced. After a close, only the header of the last segment is: it tells from now on
+/// what an acknowledgement means, and how far seqs may have come.
+fn make_durable(slots: &Slots, root: &Path, options: &Options, found: &Survey) -> Result<(), OpenError> {
+    let (end_id, _) = found.replay.end();
+    let sealed = found.tail == Tail::Sealed;
+    let unclean = |s: &Replayed| !sealed && (s.id > end_id || s.last_batch > found.replay.durable);
+    let doubtful = |s: &&Replayed| s.id == end_id || unclean(s);
+    for segment in found.replay.segments.iter().filter(doubtful) {
+        let Some(file) = found.files.by_id.get(&segment.id) else {
+            continue;
+        };
         let path = slots.path(file.slot);
-        let handle = slots.open(file.slot, How::Update).map_err(OpenError::io("opening", &path))?;
-        if *id == end_id {
-            let mut bytes = Vec::new();
-            load(slots, root, file, &mut bytes)?;
-            let at = usize::try_from(end).unwrap_or(usize::MAX);
-            if let Some(behind) = bytes.get_mut(at..) {
-                behind.fill(0);
-            }
-            let head = write_head(&file.head.header);
-            if let Some(start) = bytes.get_mut(..head.len()) {
-                start.copy_from_slice(&head);
-            }
-            write_all(&*handle, &bytes, 0).map_err(OpenError::io("writing", &path))?;
+        let mut bytes = Vec::new();
+        load(slots, root, file, &mut bytes)?;
+        if segment.id == end_id {
+            clean_end(&mut bytes, options, found, &file.head.header, segment.end);
         }
+        if sealed || segment.id > end_id {
+            // Nothing but the header is in doubt: of a spare, whether its new life has reached the disk.
+            bytes.truncate(usize::try_from(DATA_START).unwrap_or(usize::MAX));
+        }
+        let handle = slots
+            .open(file.slot, How::Update)
+            .map_err(OpenError::io("opening", &path))?;
+        write_all(&*handle, &bytes, 0).map_err(OpenError::io("writing", &path))?;
         sync(&*handle, Step::Reopen).map_err(OpenError::io("syncing", &path))?;
     }
-    slots.fs.sync_dir(&slots.dir, Step::ReopenDir).map_err(OpenError::io("syncing", &slots.dir))
+    slots
+        .fs
+        .sync_dir(&slots.dir, Step::ReopenDir)
+        .map_err(OpenError::io("syncing", &slots.dir))
+}
+
+/// Zeros behind the last batch, and in the header what was found out: opening again finds the same.
+fn clean_end(bytes: &mut [u8], options: &Options, found: &Survey, header: &SegmentHeader, end: u64) {
+    let end = usize::try_from(end).unwrap_or(usize::MAX);
+    if let Some(behind) = bytes.get_mut(end..) {
+        behind.fill(0);
+    }
+    let (low_water, next_batch) = (found.replay.low_water, found.last_batch() + 1);
+    let next_seq = next_seq(options, found);
+    let (durability, capacity) = (options.durability, options.capacity);
+    let head = write_head(&SegmentHeader {
+        low_water,
+        next_batch,
+        next_seq,
+        durability,
+        capacity,
+        ..*header
+    });
+    if let Some(start) = bytes.get_mut(..head.len()) {
+        start.copy_from_slice(&head);
+    }
 }
 
 fn rebuild(slots: &Slots, options: &Options, found: Survey, journal: u128) -> Result<State, OpenError> {
     let (end_id, end) = found.replay.end();
     let open_file = |id: u64| -> Result<Arc<dyn FsFile>, OpenError> {
         let slot = found.files.by_id.get(&id).map_or(0, |f| f.slot);
-        slots.open(slot, How::Update).map_err(OpenError::io("opening", &slots.path(slot)))
+        slots
+            .open(slot, How::Update)
+            .map_err(OpenError::io("opening", &slots.path(slot)))
     };
-    let active =
-        Active { file: open_file(end_id)?, id: end_id, seed: Seed::new(journal, end_id), offset: end };
+    let active = Active {
+        file: open_file(end_id)?,
+        id: end_id,
+        seed: Seed::new(journal, end_id),
+        offset: end,
+    };
     let mut supply = Supply {
         next_id: found.files.by_id.keys().next_back().map_or(1, |id| id + 1),
         next_slot: found.files.next_slot,
@@ -273,20 +380,25 @@ fn rebuild(slots: &Slots, options: &Options, found: Survey, journal: u128) -> Re
         if segment.id <= end_id {
             segments.push_back(counted(segment.id, slot, segment.end, segment.last_batch, &found));
         } else if follows_on && !segment.stale {
-            supply.spares.push_back(Spare { id: segment.id, slot, file: open_file(segment.id)? });
+            supply.spares.push_back(Spare {
+                id: segment.id,
+                slot,
+                file: open_file(segment.id)?,
+            });
         } else {
             follows_on = false;
-            supply.retired.push_back(slot);
+            supply.retired.push_back((segment.id, slot));
         }
     }
     let dead = found.files.by_id.iter().filter(|(id, _)| !found.log.contains(id));
-    supply.retired.extend(dead.map(|(_, f)| f.slot));
+    supply.retired.extend(dead.map(|(id, f)| (*id, f.slot)));
+    supply.retired.make_contiguous().sort_unstable();
+    let last = found.last_batch();
+    let next_seq = next_seq(options, &found);
     let replay = found.replay;
-    let last = replay.expect.map_or(replay.highest, |expect| expect.number - 1);
-    let jump = seq_jump(options, found.tail, found.files.by_id.values().next_back().map(|f| f.head.header));
     let mut state = State {
         chain: replay.expect.map_or(0, |expect| expect.chain),
-        next_seq: replay.next_seq.max(jump),
+        next_seq,
         index: replay.open,
         segments,
         ..State::starting(journal, active, supply, last + 1)
@@ -298,18 +410,32 @@ fn rebuild(slots: &Slots, options: &Options, found: Survey, journal: u128) -> Re
 fn counted(id: u64, slot: u64, end: u64, last_batch: u64, found: &Survey) -> Segment {
     let here = found.replay.open.values().filter(|at| at.segment == id);
     let (live, live_bytes) = here.fold((0, 0), |(n, bytes), at| (n + 1, bytes + u64::from(at.len)));
-    Segment { id, slot, live, live_bytes, end, last_batch, hold: 0, dirty: None }
+    Segment {
+        id,
+        slot,
+        live,
+        live_bytes,
+        end,
+        last_batch,
+        hold: 0,
+        dirty: None,
+    }
 }
 
-/// The first seq that no record lost with the power can have had. With [`Durability::Buffered`] a record may have
-/// been sent and then lost; were its seq used again, its receiver would take the new record for a repeat.
-fn seq_jump(options: &Options, tail: Tail, newest: Option<SegmentHeader>) -> u64 {
-    let Some(newest) = newest else { return 1 };
-    if tail == Tail::Sealed || newest.durability == Durability::Data {
-        return newest.next_seq;
-    }
+/// The first seq that no record can have had, one lost with the power included. With [`Durability::Buffered`] a
+/// record may have been sent and then lost; were its seq used again, its receiver would take the new record for a
+/// repeat. At most three segments are written between two headers that tell how far seqs had come.
+fn next_seq(options: &Options, found: &Survey) -> u64 {
+    let headers = || found.files.by_id.values().map(|f| f.head.header);
+    let told = headers().map(|header| header.next_seq).max().unwrap_or(1);
+    let buffered = headers().any(|header| header.durability == Durability::Buffered);
     let per_segment = options.usable() / data_frame(0) as u64;
-    newest.next_seq.saturating_add(per_segment.saturating_mul(3))
+    let jump = if buffered {
+        per_segment.saturating_mul(3)
+    } else {
+        0
+    };
+    found.replay.next_seq.max(told.saturating_add(jump))
 }
 
 impl State {
@@ -323,6 +449,8 @@ impl State {
             chain: 0,
             written: number - 1,
             durable: number - 1,
+            told: 0,
+            told_durably: 0,
             next_seq: 1,
             index: std::collections::BTreeMap::new(),
             segments: VecDeque::new(),

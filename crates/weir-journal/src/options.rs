@@ -29,7 +29,9 @@ impl Durability {
     }
 
     pub(crate) fn from_code(code: u32) -> Option<Self> {
-        [Self::Buffered, Self::Data].into_iter().find(|level| level.code() == code)
+        [Self::Buffered, Self::Data]
+            .into_iter()
+            .find(|level| level.code() == code)
     }
 }
 
@@ -109,7 +111,11 @@ impl Options {
             return refuse("max_record", self.max_record as u64, bound);
         }
         if self.batch_bytes < SECTOR {
-            return refuse("batch_bytes", self.batch_bytes as u64, format!("at least {SECTOR}"));
+            return refuse(
+                "batch_bytes",
+                self.batch_bytes as u64,
+                format!("at least {SECTOR}"),
+            );
         }
         Ok(())
     }
@@ -149,18 +155,51 @@ mod tests {
 
     #[test]
     fn each_bound_is_told_by_field_and_value() {
-        let base = Options { segment_bytes: 64 << 10, max_record: 1024, ..Options::default() };
+        let base = Options {
+            segment_bytes: 64 << 10,
+            max_record: 1024,
+            ..Options::default()
+        };
         let cases = [
-            (Options { segment_bytes: 1000, ..base.clone() }, "segment_bytes"),
-            (Options { capacity: 100_000, ..base.clone() }, "capacity"),
-            (Options { max_record: 40_000, ..base.clone() }, "max_record"),
-            (Options { batch_bytes: 3, ..base.clone() }, "batch_bytes"),
+            (
+                Options {
+                    segment_bytes: 1000,
+                    ..base.clone()
+                },
+                "segment_bytes",
+            ),
+            (
+                Options {
+                    capacity: 100_000,
+                    ..base.clone()
+                },
+                "capacity",
+            ),
+            (
+                Options {
+                    max_record: 40_000,
+                    ..base.clone()
+                },
+                "max_record",
+            ),
+            (
+                Options {
+                    batch_bytes: 3,
+                    ..base.clone()
+                },
+                "batch_bytes",
+            ),
         ];
         for (options, named) in cases {
             let told = options.validate().unwrap_err().to_string();
             assert!(told.contains(named), "{told}");
         }
         base.validate().unwrap();
-        Options { max_record: base.longest_record(), ..base }.validate().unwrap();
+        Options {
+            max_record: base.longest_record(),
+            ..base
+        }
+        .validate()
+        .unwrap();
     }
 }

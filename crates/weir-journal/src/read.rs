@@ -14,7 +14,12 @@ use crate::recover::replay::Located;
 impl Located {
     /// The entry of record `seq`, which lies here.
     pub(crate) fn entry(&self, seq: u64) -> OpenRecord {
-        OpenRecord { seq, meta: self.meta, at_ms: self.at_ms, len: self.payload as usize }
+        OpenRecord {
+            seq,
+            meta: self.meta,
+            at_ms: self.at_ms,
+            len: self.payload as usize,
+        }
     }
 }
 
@@ -40,7 +45,12 @@ impl Core {
                 .map_err(|source| ReadError::Io { seq, source })
                 .and_then(|file| self.read_payload(&*file, seq, &at));
             match read {
-                Ok(payload) => return Ok(Record { entry: at.entry(seq), payload }),
+                Ok(payload) => {
+                    return Ok(Record {
+                        entry: at.entry(seq),
+                        payload,
+                    });
+                }
                 Err(_) if self.lock().index.get(&seq) != Some(&at) => {}
                 Err(e) => return Err(e),
             }
@@ -57,7 +67,9 @@ impl Core {
         let frame = read_frame(file, at).map_err(|source| ReadError::Io { seq, source })?;
         payload_of(self.journal, seq, at, &frame).ok_or_else(|| ReadError::Damaged {
             seq,
-            path: self.slots.path(self.lock().segment(at.segment).map_or(0, |segment| segment.slot)),
+            path: self
+                .slots
+                .path(self.lock().segment(at.segment).map_or(0, |segment| segment.slot)),
             offset: at.offset,
         })
     }

@@ -40,7 +40,9 @@ impl Core {
             } else if state.marks_armed {
                 self.watch_marks(state)
             } else {
-                self.flush.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner)
+                self.flush
+                    .wait(state)
+                    .unwrap_or_else(std::sync::PoisonError::into_inner)
             };
         }
     }

@@ -27,7 +27,13 @@ pub(crate) enum SlotError {
 
 impl SlotError {
     fn at(step: Step) -> impl Fn(io::Error) -> Self {
-        move |e| if no_space(&e) { Self::NoSpace(e) } else { Self::Failed(step, e) }
+        move |e| {
+            if no_space(&e) {
+                Self::NoSpace(e)
+            } else {
+                Self::Failed(step, e)
+            }
+        }
     }
 }
 
@@ -63,12 +69,18 @@ impl Slots {
     pub(crate) fn make(&self, slot: u64, header: &SegmentHeader) -> Result<Arc<dyn FsFile>, SlotError> {
         let new = self.new_path(slot);
         let made = self.fs.open(&new, How::Create).map_err(|e| {
-            if no_space(&e) { SlotError::NoSpace(e) } else { SlotError::NotMade(e) }
+            if no_space(&e) {
+                SlotError::NoSpace(e)
+            } else {
+                SlotError::NotMade(e)
+            }
         });
         let made = made.and_then(|file| {
             write_out(&*file, header).map_err(SlotError::at(Step::SpareFile))?;
             sync(&*file, Step::SpareFile).map_err(SlotError::at(Step::SpareFile))?;
-            self.fs.rename(&new, &self.path(slot)).map_err(SlotError::at(Step::SpareName))?;
+            self.fs
+                .rename(&new, &self.path(slot))
+                .map_err(SlotError::at(Step::SpareName))?;
             Ok(file)
         });
         match made {
@@ -95,12 +107,16 @@ impl Slots {
 
     /// Removes slot `slot`, in which nothing is open.
     pub(crate) fn remove(&self, slot: u64) -> Result<(), SlotError> {
-        self.fs.remove(&self.path(slot)).map_err(|e| SlotError::Failed(Step::Remove, e))
+        self.fs
+            .remove(&self.path(slot))
+            .map_err(|e| SlotError::Failed(Step::Remove, e))
     }
 
     /// Makes the names of the segment files durable.
     pub(crate) fn sync_names(&self, step: Step) -> Result<(), SlotError> {
-        self.fs.sync_dir(&self.dir, step).map_err(|e| SlotError::Failed(step, e))
+        self.fs
+            .sync_dir(&self.dir, step)
+            .map_err(|e| SlotError::Failed(step, e))
     }
 }
 
@@ -110,7 +126,9 @@ fn write_out(file: &dyn FsFile, header: &SegmentHeader) -> io::Result<()> {
     let zeros = vec![0; ZEROS];
     let mut at = head.len() as u64;
     while at < header.segment_bytes {
-        let left = usize::try_from(header.segment_bytes - at).unwrap_or(ZEROS).min(ZEROS);
+        let left = usize::try_from(header.segment_bytes - at)
+            .unwrap_or(ZEROS)
+            .min(ZEROS);
         write_all(file, zeros.get(..left).unwrap_or(&zeros), at)?;
         at += left as u64;
     }
@@ -131,7 +149,9 @@ pub(crate) enum Name {
 /// Reads a file name.
 pub(crate) fn name_of(name: &Path) -> Name {
     let digits = |s: &str| s.len() >= 8 && s.bytes().all(|b| b.is_ascii_digit());
-    let Some(name) = name.to_str() else { return Name::Foreign };
+    let Some(name) = name.to_str() else {
+        return Name::Foreign;
+    };
     match name.rsplit_once('.') {
         Some((stem, "seg")) if digits(stem) => stem.parse().map_or(Name::Foreign, Name::Slot),
         Some((stem, "new")) if digits(stem) => Name::Unfinished,
@@ -148,7 +168,13 @@ mod tests {
         assert_eq!(name_of(Path::new("00000012.seg")), Name::Slot(12));
         assert_eq!(name_of(Path::new("123456789.seg")), Name::Slot(123_456_789));
         assert_eq!(name_of(Path::new("00000012.new")), Name::Unfinished);
-        for foreign in ["12.seg", "0000001x.seg", "00000012.seg.bak", "lost+found", "99999999999999999999999.seg"] {
+        for foreign in [
+            "12.seg",
+            "0000001x.seg",
+            "00000012.seg.bak",
+            "lost+found",
+            "99999999999999999999999.seg",
+        ] {
             assert_eq!(name_of(Path::new(foreign)), Name::Foreign, "{foreign}");
         }
     }

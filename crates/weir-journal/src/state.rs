@@ -72,8 +72,8 @@ pub(crate) enum Refusal {
 #[derive(Debug, Default)]
 pub(crate) struct Supply {
     pub(crate) spares: VecDeque<Spare>,
-    /// Slots in which nothing is open.
-    pub(crate) retired: VecDeque<u64>,
+    /// Segments in which nothing is open, as (id, slot), oldest first.
+    pub(crate) retired: VecDeque<(u64, u64)>,
     /// A slot is being worked on.
     pub(crate) busy: bool,
     /// Files being made.
@@ -126,6 +126,9 @@ pub(crate) struct State {
     pub(crate) chain: u32,
     pub(crate) written: u64,
     pub(crate) durable: u64,
+    /// The low water that the last written batch tells, and that a durable one does.
+    pub(crate) told: u64,
+    pub(crate) told_durably: u64,
     pub(crate) next_seq: u64,
     pub(crate) index: BTreeMap<u64, Located>,
     /// Oldest first; the last one is the active.
@@ -149,7 +152,12 @@ pub(crate) struct State {
 impl State {
     /// Whether batch `number` is as durable as an acknowledgement promises.
     pub(crate) fn done(&self, number: u64, level: Durability) -> bool {
-        number <= if level == Durability::Data { self.durable } else { self.written }
+        number
+            <= if level == Durability::Data {
+                self.durable
+            } else {
+                self.written
+            }
     }
 
     /// The oldest segment that is needed.
@@ -158,7 +166,10 @@ impl State {
     }
 
     pub(crate) fn segment(&mut self, id: u64) -> Option<&mut Segment> {
-        let at = self.segments.binary_search_by_key(&id, |segment| segment.id).ok()?;
+        let at = self
+            .segments
+            .binary_search_by_key(&id, |segment| segment.id)
+            .ok()?;
         self.segments.get_mut(at)
     }
 
@@ -190,18 +201,22 @@ impl State {
                 return self.over_the_cap(options, frame);
             }
             let Some(spare) = self.supply.spares.pop_front() else {
-                return if claim == Claim::Carry { Admit::Upkeep } else { self.without_spare(options, frame) };
+                return if claim == Claim::Carry {
+                    Admit::Upkeep
+                } else {
+                    self.without_spare(options, frame)
+                };
             };
             self.rotate(spare, options.durability);
         }
     }
 
     fn over_the_cap(&mut self, options: &Options, frame: usize) -> Admit {
-        if self.can_squeeze(options) {
-            self.supply.squeeze = true;
-            return Admit::Upkeep;
+        if self.dead_bytes() < options.usable() {
+            return Admit::Refused(self.full(options, frame));
         }
-        Admit::Refused(self.full(options, frame))
+        self.supply.squeeze = true;
+        Admit::Upkeep
     }
 
     fn without_spare(&mut self, options: &Options, frame: usize) -> Admit {
@@ -229,7 +244,11 @@ impl State {
         if self.in_reserve(options) {
             return 0;
         }
-        let taken = if self.open.is_empty() { 0 } else { sectors(self.open.len()) as u64 };
+        let taken = if self.open.is_empty() {
+            0
+        } else {
+            sectors(self.open.len()) as u64
+        };
         let here = options.segment_bytes.saturating_sub(self.active.offset + taken);
         let more = options.max_segments().saturating_sub(self.segments.len() + 1) as u64;
         here + more * options.usable()
@@ -238,7 +257,11 @@ impl State {
     /// Bytes of finished work in the segments behind the active one.
     pub(crate) fn dead_bytes(&self) -> u64 {
         let sealed = self.segments.len().saturating_sub(1);
-        self.segments.iter().take(sealed).map(|s| s.data().saturating_sub(s.live_bytes)).sum()
+        self.segments
+            .iter()
+            .take(sealed)
+            .map(|s| s.data().saturating_sub(s.live_bytes))
+            .sum()
     }
 
     /// Whether moving stragglers would free a segment.
@@ -325,17 +348,25 @@ impl State {
             && oldest.hold <= self.durable
             && let Some(oldest) = self.segments.pop_front()
         {
-            self.supply.retired.push_back(oldest.slot);
+            self.supply.retired.push_back((oldest.id, oldest.slot));
         }
     }
 
-    /// Puts as many settle marks into the open batch as fit behind its records.
+    /// Whether a batch goes out now: records wait, or settle marks that have room.
+    pub(crate) fn has_news(&self, options: &Options) -> bool {
+        let end = self.active.offset + SECTOR as u64;
+        let marks = !self.marks.is_empty() && !self.in_reserve(options) && end <= options.segment_bytes;
+        !self.open.is_empty() || marks
+    }
+
+    /// Puts as many settle marks into the open batch, which is about to go out, as fit behind its records. Those
+    /// of segments given up need none: the batch's header tells the low water.
     pub(crate) fn add_marks(&mut self, options: &Options) {
-        if self.marks.is_empty() || self.in_reserve(options) {
-            return;
-        }
         let low_water = self.low_water();
         self.marks.retain(|(_, segment)| *segment >= low_water);
+        if self.in_reserve(options) {
+            return;
+        }
         let room = options.segment_bytes.saturating_sub(self.active.offset);
         let room = usize::try_from(room).unwrap_or(usize::MAX) / SECTOR * SECTOR;
         let room = room.saturating_sub(self.open.len() + settle_frame(0)) / 8;

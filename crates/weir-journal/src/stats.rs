@@ -48,7 +48,10 @@ impl Histogram {
         let mut seen = 0;
         for (bucket, count) in self.buckets.iter().enumerate() {
             seen += count;
-            #[expect(clippy::cast_precision_loss, reason = "a quantile of counts is no exact matter")]
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "a quantile of counts is no exact matter"
+            )]
             if total > 0 && seen as f64 >= q * total as f64 {
                 return (1 << bucket) - 1;
             }

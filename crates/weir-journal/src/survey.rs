@@ -47,12 +47,39 @@ pub(crate) struct Survey {
     pub(crate) tail: Tail,
     /// Bytes read.
     pub(crate) scanned: u64,
+    /// The segment that was healed before.
+    pub(crate) healed: Option<PathBuf>,
+}
+
+impl Survey {
+    /// The number of the last batch; with none in the log, one that none written before can have exceeded.
+    pub(crate) fn last_batch(&self) -> u64 {
+        let floor = || {
+            let told = self
+                .files
+                .by_id
+                .values()
+                .map(|f| f.head.header.next_batch)
+                .max()
+                .unwrap_or(1);
+            self.replay.highest.max(told.saturating_sub(1))
+        };
+        self.replay
+            .expect
+            .map_or_else(floor, |expect| expect.number.saturating_sub(1))
+    }
 }
 
 /// Lists the segment folder and reads every header.
 pub(crate) fn list(slots: &Slots) -> Result<Files, OpenError> {
-    let mut files = Files { next_slot: 1, ..Files::default() };
-    let names = slots.fs.list(&slots.dir).map_err(OpenError::io("listing", &slots.dir))?;
+    let mut files = Files {
+        next_slot: 1,
+        ..Files::default()
+    };
+    let names = slots
+        .fs
+        .list(&slots.dir)
+        .map_err(OpenError::io("listing", &slots.dir))?;
     for (name, kind) in names {
         let path = slots.dir.join(&name);
         match name_of(Path::new(&name)) {
@@ -78,24 +105,45 @@ fn check_file(path: &Path, kind: NodeKind) -> Result<(), OpenError> {
         NodeKind::Symlink => "a symbolic link",
         NodeKind::Other => "not a regular file",
     };
-    Err(OpenError::Unexpected { path: path.to_owned(), found, wanted: "a segment file" })
+    Err(OpenError::Unexpected {
+        path: path.to_owned(),
+        found,
+        wanted: "a segment file",
+    })
 }
 
 fn read_slot(slots: &Slots, slot: u64, path: &Path, files: &mut Files) -> Result<(), OpenError> {
     let mut bytes = vec![0; usize::try_from(DATA_START).unwrap_or_default()];
-    let file = slots.open(slot, How::Read).map_err(OpenError::io("opening", path))?;
+    let file = slots
+        .open(slot, How::Read)
+        .map_err(OpenError::io("opening", path))?;
     let n = read_full(&*file, &mut bytes, 0).map_err(OpenError::io("reading", path))?;
     match read_head(bytes.get(..n).unwrap_or_default()) {
         Ok(head) => {
-            let other = files.by_id.values().next().filter(|f| f.head.header.journal != head.header.journal);
+            let other = files
+                .by_id
+                .values()
+                .next()
+                .filter(|f| f.head.header.journal != head.header.journal);
             if other.is_some() || files.by_id.contains_key(&head.header.id) {
-                let (found, wanted) = ("a segment of another journal, or a copy", "a segment of this journal");
-                return Err(OpenError::Unexpected { path: path.to_owned(), found, wanted });
+                let (found, wanted) = (
+                    "a segment of another journal, or a copy",
+                    "a segment of this journal",
+                );
+                return Err(OpenError::Unexpected {
+                    path: path.to_owned(),
+                    found,
+                    wanted,
+                });
             }
             files.by_id.insert(head.header.id, Found { slot, head });
         }
         Err(HeaderFault::Newer(found)) => {
-            return Err(OpenError::NewerFormat { path: path.to_owned(), found, known: VERSION });
+            return Err(OpenError::NewerFormat {
+                path: path.to_owned(),
+                found,
+                known: VERSION,
+            });
         }
         Err(HeaderFault::NoMagic | HeaderFault::Damaged) => files.headless.push(slot),
     }
@@ -103,21 +151,29 @@ fn read_slot(slots: &Slots, slot: u64, path: &Path, files: &mut Files) -> Result
 }
 
 /// Reads the whole of one segment into `bytes`.
-pub(crate) fn load(
-    slots: &Slots,
-    root: &Path,
-    found: &Found,
-    bytes: &mut Vec<u8>,
-) -> Result<(), OpenError> {
+pub(crate) fn load(slots: &Slots, root: &Path, found: &Found, bytes: &mut Vec<u8>) -> Result<(), OpenError> {
     let path = slots.path(found.slot);
     let header = found.head.header;
-    let file = slots.open(found.slot, How::Read).map_err(OpenError::io("opening", &path))?;
+    let file = slots
+        .open(found.slot, How::Read)
+        .map_err(OpenError::io("opening", &path))?;
     let have = file.size().map_err(OpenError::io("reading", &path))?;
     if have != header.segment_bytes {
-        let kind = DamageKind::Short { have, want: header.segment_bytes };
+        let kind = DamageKind::Short {
+            have,
+            want: header.segment_bytes,
+        };
         let file = file_name(found.slot);
-        let damage = Damage { file, segment: header.id, offset: have.min(header.segment_bytes), kind };
-        return Err(OpenError::Corrupt { root: root.to_owned(), damage });
+        let damage = Damage {
+            file,
+            segment: header.id,
+            offset: have.min(header.segment_bytes),
+            kind,
+        };
+        return Err(OpenError::Corrupt {
+            root: root.to_owned(),
+            damage,
+        });
     }
     read_whole(&*file, have, bytes).map_err(OpenError::io("reading", &path))
 }
@@ -125,7 +181,11 @@ pub(crate) fn load(
 fn read_whole(file: &dyn FsFile, len: u64, bytes: &mut Vec<u8>) -> std::io::Result<()> {
     bytes.resize(usize::try_from(len).map_err(std::io::Error::other)?, 0);
     let n = read_full(file, bytes, 0)?;
-    if n < bytes.len() { Err(std::io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+    if n < bytes.len() {
+        Err(std::io::ErrorKind::UnexpectedEof.into())
+    } else {
+        Ok(())
+    }
 }
 
 /// The name of a slot's file, for messages.
@@ -136,16 +196,30 @@ pub(crate) fn file_name(slot: u64) -> String {
 /// Reads the journal whose segment folder is `slots.dir`. None when there is no segment at all.
 pub(crate) fn survey(slots: &Slots, root: &Path) -> Result<Option<Survey>, OpenError> {
     let files = list(slots)?;
-    let corrupt = |damage| OpenError::Corrupt { root: root.to_owned(), damage };
+    let corrupt = |damage| OpenError::Corrupt {
+        root: root.to_owned(),
+        damage,
+    };
     if let Some(slot) = files.headless.first() {
-        let damage = Damage { file: file_name(*slot), segment: 0, offset: 0, kind: DamageKind::Header };
+        let damage = Damage {
+            file: file_name(*slot),
+            segment: 0,
+            offset: 0,
+            kind: DamageKind::Header,
+        };
         return Err(corrupt(damage));
     }
-    let Some(newest) = files.by_id.values().next_back() else { return Ok(None) };
+    let Some(newest) = files.by_id.values().next_back() else {
+        return Ok(None);
+    };
     let journal = newest.head.header.journal;
     let mut bytes = Vec::new();
     let low_water = low_water(slots, root, &files, journal, &mut bytes)?;
-    let links = files.by_id.iter().map(|(id, found)| (*id, found.head.header.after)).collect();
+    let links = files
+        .by_id
+        .iter()
+        .map(|(id, found)| (*id, found.head.header.after))
+        .collect();
     let log = order::chain(&links, low_water).map_err(corrupt)?;
     let mut replay = Replay::new(journal, low_water);
     let mut scanned = 0;
@@ -157,7 +231,14 @@ pub(crate) fn survey(slots: &Slots, root: &Path) -> Result<Option<Survey>, OpenE
         }
     }
     let tail = replay.verdict().map_err(corrupt)?;
-    Ok(Some(Survey { files, log, replay, tail, scanned }))
+    Ok(Some(Survey {
+        files,
+        log,
+        replay,
+        tail,
+        scanned,
+        healed: None,
+    }))
 }
 
 /// The oldest segment that is needed: the newest batch knows, and so does every header.
@@ -168,7 +249,12 @@ fn low_water(
     journal: u128,
     bytes: &mut Vec<u8>,
 ) -> Result<u64, OpenError> {
-    let mut low_water = files.by_id.values().map(|f| f.head.header.low_water).max().unwrap_or(0);
+    let mut low_water = files
+        .by_id
+        .values()
+        .map(|f| f.head.header.low_water)
+        .max()
+        .unwrap_or(0);
     for (id, found) in files.by_id.iter().rev() {
         load(slots, root, found, bytes)?;
         let seen = beyond(bytes, Place::new(journal, *id), DATA_START);

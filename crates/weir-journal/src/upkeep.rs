@@ -37,20 +37,30 @@ pub(crate) fn due(state: &State, options: &Options) -> Option<Work> {
         return None;
     }
     let supply = &state.supply;
-    if supply.spares.is_empty() {
+    if supply.spares.is_empty() && (supply.wanted || !supply.gave_up) {
         if !supply.retired.is_empty() {
             return Some(Work::Stamp);
         }
-        if state.files() < options.max_segments() && (supply.wanted || !supply.gave_up) {
+        if state.files() < options.max_segments() {
             return Some(Work::Make);
         }
     }
-    let surplus = supply.spares.len() + supply.retired.len() > SURPLUS || state.files() > options.max_segments();
-    if surplus && !supply.retired.is_empty() {
+    let surplus =
+        supply.spares.len() + supply.retired.len() > SURPLUS || state.files() > options.max_segments();
+    if surplus
+        && supply
+            .retired
+            .front()
+            .is_some_and(|(id, _)| *id < state.told_durably)
+    {
         return Some(Work::Remove);
     }
     let sealed = state.segments.len().saturating_sub(1);
-    let dirty = state.segments.iter().take(sealed).find(|s| s.dirty.is_some() && s.last_batch <= state.written);
+    let dirty = state
+        .segments
+        .iter()
+        .take(sealed)
+        .find(|s| s.dirty.is_some() && s.last_batch <= state.written);
     if let Some(segment) = dirty {
         return Some(Work::Flush(segment.id));
     }
@@ -59,12 +69,21 @@ pub(crate) fn due(state: &State, options: &Options) -> Option<Work> {
 
 /// The oldest segment, when what is open in it holds back too much.
 fn straggler(state: &State, options: &Options) -> Option<u64> {
-    let oldest = state.segments.front().filter(|s| s.id != state.active.id && s.live > 0)?;
+    let oldest = state
+        .segments
+        .front()
+        .filter(|s| s.id != state.active.id && s.live > 0)?;
     if state.supply.stuck {
         return None;
     }
     let sealed = state.segments.len() - 1;
-    let behind = state.segments.iter().take(sealed).skip(1).filter(|s| s.live == 0).count();
+    let behind = state
+        .segments
+        .iter()
+        .take(sealed)
+        .skip(1)
+        .filter(|s| s.live == 0)
+        .count();
     let half_dead = oldest.live_bytes * 2 <= oldest.data();
     let crowded = state.segments.len() * 2 > options.max_segments();
     let worth_it = crowded && half_dead && state.dead_bytes() >= 2 * options.usable();
@@ -95,7 +114,10 @@ impl Core {
                 if state.closing {
                     return;
                 }
-                state = self.work.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+                state = self
+                    .work
+                    .wait(state)
+                    .unwrap_or_else(std::sync::PoisonError::into_inner);
             }
             if state.closing {
                 return;
@@ -108,7 +130,9 @@ impl Core {
     /// Does one thing. False when nothing was due.
     pub(crate) fn upkeep_round(&self) -> bool {
         let mut state = self.lock();
-        let Some(work) = due(&state, &self.options) else { return false };
+        let Some(work) = due(&state, &self.options) else {
+            return false;
+        };
         state.supply.busy = true;
         let done = match work {
             Work::Make => self.make(state),
@@ -138,9 +162,14 @@ impl Core {
         SegmentHeader {
             journal: self.journal,
             id,
-            after: state.supply.spares.back().map_or(state.active.id, |spare| spare.id),
+            after: state
+                .supply
+                .spares
+                .back()
+                .map_or(state.active.id, |spare| spare.id),
             low_water: state.low_water(),
             next_seq: state.next_seq,
+            next_batch: state.open.number,
             segment_bytes: self.options.segment_bytes,
             capacity: self.options.capacity,
             durability: self.options.durability,
@@ -160,7 +189,9 @@ impl Core {
     }
 
     fn stamp<'a>(&'a self, mut state: Guard<'a>) -> Result<(), (Step, String)> {
-        let Some(slot) = state.supply.retired.pop_front() else { return Ok(()) };
+        let Some((id, slot)) = state.supply.retired.pop_front() else {
+            return Ok(());
+        };
         let header = self.header(&mut state);
         state.supply.making = 1;
         drop(state);
@@ -168,7 +199,7 @@ impl Core {
         let mut state = self.lock();
         state.supply.making = 0;
         if matches!(stamped, Err(SlotError::NotMade(_))) {
-            state.supply.retired.push_front(slot);
+            state.supply.retired.push_front((id, slot));
         }
         self.supplied(&mut state, stamped, slot, &header)
     }
@@ -182,7 +213,11 @@ impl Core {
     ) -> Result<(), (Step, String)> {
         let refusal = match made {
             Ok(file) => {
-                state.supply.spares.push_back(Spare { id: header.id, slot, file });
+                state.supply.spares.push_back(Spare {
+                    id: header.id,
+                    slot,
+                    file,
+                });
                 state.supply.wanted = false;
                 state.supply.gave_up = false;
                 state.supply.stuck = false;
@@ -201,7 +236,10 @@ impl Core {
     }
 
     fn remove<'a>(&'a self, mut state: Guard<'a>) -> Result<(), (Step, String)> {
-        let Some(slot) = state.supply.retired.pop_back() else { return Ok(()) };
+        // A durable batch tells that it is not needed: should the name come back after a crash, it is ignored.
+        let Some((_, slot)) = state.supply.retired.pop_front() else {
+            return Ok(());
+        };
         drop(state);
         match self.slots.remove(slot) {
             Err(SlotError::Failed(step, e)) => Err((step, e.to_string())),
@@ -210,8 +248,12 @@ impl Core {
     }
 
     fn flush_sealed<'a>(&'a self, mut state: Guard<'a>, id: u64) -> Result<(), (Step, String)> {
-        let Some(segment) = state.segment(id) else { return Ok(()) };
-        let Some(file) = segment.dirty.clone() else { return Ok(()) };
+        let Some(segment) = state.segment(id) else {
+            return Ok(());
+        };
+        let Some(file) = segment.dirty.clone() else {
+            return Ok(());
+        };
         let last = segment.last_batch;
         drop(state);
         sync(&*file, Step::Flush).map_err(|e| (Step::Flush, e.to_string()))?;
@@ -228,11 +270,17 @@ impl Core {
     fn carry<'a>(&'a self, mut state: Guard<'a>, id: u64) -> Result<(), (Step, String)> {
         let told = |poison: Poison| (poison.step, poison.cause.to_string());
         state.supply.carried_in_vain += 1;
-        let Some((slot, last_batch)) = state.segment(id).map(|s| (s.slot, s.last_batch)) else { return Ok(()) };
+        let Some((slot, last_batch)) = state.segment(id).map(|s| (s.slot, s.last_batch)) else {
+            return Ok(());
+        };
         self.commit(state, last_batch).map_err(told)?;
         let open: Vec<(u64, Located)> = self.lock().index.iter().map(|(seq, at)| (*seq, *at)).collect();
         let path = self.slots.path(slot);
-        let file = self.slots.fs.open(&path, How::Read).map_err(|e| (Step::Carry, e.to_string()))?;
+        let file = self
+            .slots
+            .fs
+            .open(&path, How::Read)
+            .map_err(|e| (Step::Carry, e.to_string()))?;
         let mut last = 0;
         for (seq, at) in open.into_iter().filter(|(_, at)| at.segment == id) {
             let payload = self.read_payload(&*file, seq, &at);
@@ -245,13 +293,21 @@ impl Core {
     /// Copies one record, if it is still open and still there. Returns its batch.
     fn carry_one(&self, seq: u64, at: &Located, payload: &[u8]) -> Result<Option<u64>, Poison> {
         let crc = payload_crc(payload);
-        let fields = Fields { seq, meta: at.meta, at_ms: at.at_ms };
+        let fields = Fields {
+            seq,
+            meta: at.meta,
+            at_ms: at.at_ms,
+        };
         let mut state = self.lock();
         loop {
             if state.index.get(&seq) != Some(at) {
                 return Ok(None);
             }
-            match state.admit(&self.options, crate::format::record::data_frame(payload.len()), Claim::Carry) {
+            match state.admit(
+                &self.options,
+                crate::format::record::data_frame(payload.len()),
+                Claim::Carry,
+            ) {
                 Admit::Here => break,
                 Admit::Drain => {
                     let number = state.open.number;

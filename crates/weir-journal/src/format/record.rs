@@ -36,7 +36,9 @@ impl Kind {
     }
 
     fn from_code(code: u8) -> Option<Self> {
-        [Self::Append, Self::Carry, Self::Settle, Self::Seal].into_iter().find(|kind| kind.code() == code)
+        [Self::Append, Self::Carry, Self::Settle, Self::Seal]
+            .into_iter()
+            .find(|kind| kind.code() == code)
     }
 }
 
@@ -83,7 +85,14 @@ pub(crate) fn payload_crc(payload: &[u8]) -> u32 {
 }
 
 /// Appends a data record to `out`. `crc` is [`payload_crc`] of `payload`.
-pub(crate) fn push_data(out: &mut Vec<u8>, seed: Seed, kind: Kind, fields: &Fields, payload: &[u8], crc: u32) {
+pub(crate) fn push_data(
+    out: &mut Vec<u8>,
+    seed: Seed,
+    kind: Kind,
+    fields: &Fields,
+    payload: &[u8],
+    crc: u32,
+) {
     let mut own = [0; DATA_FIELDS];
     put(&mut own, 0, &fields.seq.to_le_bytes());
     put(&mut own, 8, &fields.meta.request.to_le_bytes());
@@ -127,20 +136,39 @@ impl<'a> Frame<'a> {
         let arg = u32_at(&head, 12)?;
         let from = at.checked_add(HEAD)?;
         let bytes = body.get(from..from.checked_add(len)?)?;
-        let own = if matches!(kind, Kind::Append | Kind::Carry) { DATA_FIELDS } else { 0 };
+        let own = if matches!(kind, Kind::Append | Kind::Carry) {
+            DATA_FIELDS
+        } else {
+            0
+        };
         let (own, payload) = bytes.split_at_checked(own)?;
         put(&mut head, 8, &[0; 4]);
         if seed.bind(seed.bind(payload_crc(payload), own), &head) != crc {
             return None;
         }
         let next = padded(from.checked_add(len)?).min(body.len());
-        Some((Self { kind, arg, at, body: bytes }, next))
+        Some((
+            Self {
+                kind,
+                arg,
+                at,
+                body: bytes,
+            },
+            next,
+        ))
     }
 
     /// The fields of a data record.
     pub(crate) fn fields(&self) -> Option<Fields> {
-        let meta = Meta { request: u128_at(self.body, 8)?, step: self.arg };
-        Some(Fields { seq: u64_at(self.body, 0)?, meta, at_ms: u64_at(self.body, 24)? })
+        let meta = Meta {
+            request: u128_at(self.body, 8)?,
+            step: self.arg,
+        };
+        Some(Fields {
+            seq: u64_at(self.body, 0)?,
+            meta,
+            at_ms: u64_at(self.body, 24)?,
+        })
     }
 
     /// The payload of a data record.
@@ -177,7 +205,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn fields(seq: u64) -> Fields {
-        Fields { seq, meta: Meta { request: 0xAB << 100, step: 17 }, at_ms: 99 }
+        Fields {
+            seq,
+            meta: Meta {
+                request: 0xAB << 100,
+                step: 17,
+            },
+            at_ms: 99,
+        }
     }
 
     proptest! {
@@ -212,7 +247,14 @@ mod tests {
     fn a_length_near_the_end_of_the_number_range_is_refused() {
         let seed = Seed::new(1, 1);
         let mut body = Vec::new();
-        push_data(&mut body, seed, Kind::Append, &fields(1), b"hop", payload_crc(b"hop"));
+        push_data(
+            &mut body,
+            seed,
+            Kind::Append,
+            &fields(1),
+            b"hop",
+            payload_crc(b"hop"),
+        );
         for len in [u32::MAX, u32::MAX - 3, u32::MAX - 16, 36] {
             body[4..8].copy_from_slice(&len.to_le_bytes());
             assert!(Frame::decode(&body, 0, seed).is_none());

@@ -1,7 +1,8 @@
 //! The header of a segment: which journal, which life, and where it stands in the order of use.
 //!
-//! It is written once per life, twice in the file (at 0 and at 4096), and never again while batches follow it. When
-//! the copies differ, the one with the higher segment id is the truth: the slot was being given a new life.
+//! It is written twice in the file (at 0 and at 4096), once per life; opening after an unclean end writes it again
+//! with the low water and the batch number that were found. When the copies differ, the one with the higher segment
+//! id, then the higher low water, is the truth: a write had got half way.
 
 use super::{DATA_START, HEADER_COPY, SECTOR, VERSION, put, u32_at, u64_at, u128_at};
 use crate::options::Durability;
@@ -22,6 +23,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) low_water: u64,
     /// The next unused seq when this header was written.
     pub(crate) next_seq: u64,
+    /// No batch written from now on has a lower number.
+    pub(crate) next_batch: u64,
     /// The size of the file.
     pub(crate) segment_bytes: u64,
     /// The cap of the journal when this header was written.
@@ -56,6 +59,7 @@ impl SegmentHeader {
             (56, self.next_seq),
             (64, self.segment_bytes),
             (72, self.capacity),
+            (80, self.next_batch),
         ] {
             put(&mut block, at, &value.to_le_bytes());
         }
@@ -91,6 +95,7 @@ impl SegmentHeader {
             next_seq: u64_at(block, 56)?,
             segment_bytes: u64_at(block, 64)?,
             capacity: u64_at(block, 72)?,
+            next_batch: u64_at(block, 80)?,
         })
     }
 }
@@ -112,7 +117,8 @@ pub(crate) fn read_head(bytes: &[u8]) -> Result<Head, HeaderFault> {
     };
     match (at(0), at(HEADER_COPY)) {
         (Ok(first), Ok(second)) => {
-            let header = if second.id > first.id { second } else { first };
+            let age = |h: &SegmentHeader| (h.id, h.low_water, h.next_batch);
+            let header = if age(&second) > age(&first) { second } else { first };
             Ok(Head { header, both: true })
         }
         (Err(HeaderFault::Newer(version)), _) | (_, Err(HeaderFault::Newer(version))) => {
@@ -128,7 +134,11 @@ pub(crate) fn write_head(header: &SegmentHeader) -> Vec<u8> {
     let mut head = vec![0; usize::try_from(DATA_START).unwrap_or_default()];
     let block = header.encode();
     put(&mut head, 0, &block);
-    put(&mut head, usize::try_from(HEADER_COPY).unwrap_or_default(), &block);
+    put(
+        &mut head,
+        usize::try_from(HEADER_COPY).unwrap_or_default(),
+        &block,
+    );
     head
 }
 
@@ -143,6 +153,7 @@ mod tests {
             after: id - 1,
             low_water: 1,
             next_seq: 40,
+            next_batch: 12,
             segment_bytes: 1 << 16,
             capacity: 1 << 20,
             durability: Durability::Data,
@@ -154,7 +165,13 @@ mod tests {
         for lost in [0, 4096] {
             let mut head = write_head(&header(3));
             head[lost..lost + SECTOR].fill(0xA5);
-            assert_eq!(read_head(&head), Ok(Head { header: header(3), both: false }));
+            assert_eq!(
+                read_head(&head),
+                Ok(Head {
+                    header: header(3),
+                    both: false
+                })
+            );
         }
     }
 

@@ -85,7 +85,12 @@ impl Fs for RealFs {
     }
 
     fn lock(&self, path: &Path, holder: &str) -> io::Result<Locking> {
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
         match file.try_lock() {
             Ok(()) => {
                 file.set_len(0)?;
@@ -95,7 +100,11 @@ impl Fs for RealFs {
             Err(TryLockError::WouldBlock) => {
                 let mut said = String::new();
                 file.take(256).read_to_string(&mut said)?;
-                Ok(Locking::Taken(if said.is_empty() { "another process".to_owned() } else { said }))
+                Ok(Locking::Taken(if said.is_empty() {
+                    "another process".to_owned()
+                } else {
+                    said
+                }))
             }
             Err(TryLockError::Error(e)) => Err(e),
         }

@@ -43,18 +43,29 @@ pub enum DamageKind {
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, segment, offset, kind } = self;
+        let Self {
+            file,
+            segment,
+            offset,
+            kind,
+        } = self;
         match kind {
             DamageKind::Batch { proof } => write!(
                 f,
                 "segments/{file} (segment {segment}) at offset {offset}: a batch does not verify though batch {proof} proves it was acknowledged"
             ),
             DamageKind::OneBit { bit } => {
-                write!(f, "segments/{file} (segment {segment}) at offset {offset}: bit {bit} of the file is flipped")
+                write!(
+                    f,
+                    "segments/{file} (segment {segment}) at offset {offset}: bit {bit} of the file is flipped"
+                )
             }
             DamageKind::Header => write!(f, "segments/{file}: neither copy of its header can be read"),
             DamageKind::Short { have, want } => {
-                write!(f, "segments/{file} (segment {segment}) has {have} bytes of {want}")
+                write!(
+                    f,
+                    "segments/{file} (segment {segment}) has {have} bytes of {want}"
+                )
             }
             DamageKind::Missing => write!(f, "segment {segment}, which holds open work, is missing"),
         }

@@ -13,7 +13,12 @@ pub(crate) fn chain(links: &BTreeMap<u64, u64>, low_water: u64) -> Result<Vec<u6
     let mut next = links.keys().next_back().copied().unwrap_or(0);
     while next != 0 && next >= low_water && ids.last() != Some(&next) {
         let Some(after) = links.get(&next) else {
-            return Err(Damage { file: String::new(), segment: next, offset: 0, kind: DamageKind::Missing });
+            return Err(Damage {
+                file: String::new(),
+                segment: next,
+                offset: 0,
+                kind: DamageKind::Missing,
+            });
         };
         ids.push(next);
         next = (*after).min(next);

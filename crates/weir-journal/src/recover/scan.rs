@@ -17,7 +17,10 @@ pub(crate) struct Place {
 impl Place {
     /// Segment `segment` of journal `journal`.
     pub(crate) fn new(journal: u128, segment: u64) -> Self {
-        Self { segment, seed: Seed::new(journal, segment) }
+        Self {
+            segment,
+            seed: Seed::new(journal, segment),
+        }
     }
 }
 
@@ -46,13 +49,17 @@ pub(crate) struct Batch<'a> {
 impl Batch<'_> {
     /// Where the next batch starts.
     pub(crate) fn end(&self) -> u64 {
-        let len = usize::try_from(self.header.body_len).unwrap_or(usize::MAX).saturating_add(BATCH_HEADER);
+        let len = usize::try_from(self.header.body_len)
+            .unwrap_or(usize::MAX)
+            .saturating_add(BATCH_HEADER);
         self.offset.saturating_add(sectors(len) as u64)
     }
 
     /// The offset in the file of a record.
     pub(crate) fn record_at(&self, frame: &Frame<'_>) -> u64 {
-        self.offset.saturating_add(BATCH_HEADER as u64).saturating_add(frame.at as u64)
+        self.offset
+            .saturating_add(BATCH_HEADER as u64)
+            .saturating_add(frame.at as u64)
     }
 }
 
@@ -80,7 +87,12 @@ pub(crate) fn batch_at(bytes: &[u8], place: Place, offset: u64) -> Option<Batch<
         return None;
     }
     let frames = frames(body, header.count, place.seed)?;
-    Some(Batch { header, crc, offset, frames })
+    Some(Batch {
+        header,
+        crc,
+        offset,
+        frames,
+    })
 }
 
 /// Walks the batches of a segment from its start and hands each to `visit`.
@@ -90,7 +102,12 @@ pub(crate) fn scan(
     expect: Option<Expect>,
     visit: &mut dyn FnMut(&Batch<'_>),
 ) -> End {
-    let mut end = End { offset: DATA_START, expect, batches: 0, broken: false };
+    let mut end = End {
+        offset: DATA_START,
+        expect,
+        batches: 0,
+        broken: false,
+    };
     while let Some(batch) = batch_at(bytes, place, end.offset) {
         let continues = |e: Expect| e.number == batch.header.number && e.chain == batch.header.chain;
         if !end.expect.is_none_or(continues) {
@@ -98,12 +115,26 @@ pub(crate) fn scan(
         }
         visit(&batch);
         end.offset = batch.end();
-        end.expect = Some(Expect { number: batch.header.number.saturating_add(1), chain: batch.crc });
+        end.expect = Some(Expect {
+            number: batch.header.number.saturating_add(1),
+            chain: batch.crc,
+        });
         end.batches = end.batches.saturating_add(1);
     }
-    let at = usize::try_from(end.offset).unwrap_or(usize::MAX);
-    end.broken = bytes.get(at..).is_some_and(|rest| BatchHeader::looks_like(rest, place.segment));
+    end.broken = claims(bytes, place, end.offset);
     end
+}
+
+/// Whether something that calls itself a batch stands at the start of a segment.
+pub(crate) fn starts(bytes: &[u8], place: Place) -> bool {
+    claims(bytes, place, DATA_START)
+}
+
+fn claims(bytes: &[u8], place: Place, offset: u64) -> bool {
+    let at = usize::try_from(offset).unwrap_or(usize::MAX);
+    bytes
+        .get(at..)
+        .is_some_and(|rest| BatchHeader::looks_like(rest, place.segment))
 }
 
 /// What batch headers say that lie behind the end of the log, whether or not their bodies verify.
@@ -137,7 +168,11 @@ impl Beyond {
 
     /// Both together.
     pub(crate) fn and(self, other: Self) -> Self {
-        let newer = if other.durable >= self.durable { other } else { self };
+        let newer = if other.durable >= self.durable {
+            other
+        } else {
+            self
+        };
         Self {
             count: self.count.saturating_add(other.count),
             number: self.number.max(other.number),

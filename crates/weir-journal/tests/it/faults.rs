@@ -49,14 +49,21 @@ fn after_any_failed_write_sync_or_rename_nothing_is_acknowledged_and_nothing_was
                     assert!(journal.stats().poisoned.is_some());
                 } else if code == EIO {
                     let stopped = journal.append_blocking(meta(0), b"x");
-                    assert!(stopped.is_err() || kept_by_reads(nth, &fs), "operation {nth}: {refused:?}");
+                    assert!(
+                        stopped.is_err() || kept_by_reads(nth, &fs),
+                        "operation {nth}: {refused:?}"
+                    );
                 }
                 let fs = fs.kill();
                 drop(journal);
                 let journal = open(&fs, &small(level)).unwrap();
                 let found = contents(&journal);
                 for record in &kept {
-                    assert!(found.contains(record), "{level:?} {code} operation {nth} lost {}", record.0);
+                    assert!(
+                        found.contains(record),
+                        "{level:?} {code} operation {nth} lost {}",
+                        record.0
+                    );
                 }
             }
         }
@@ -94,8 +101,14 @@ fn a_failed_sync_is_told_and_does_not_come_true_later() {
     let fs = twin();
     let journal = open(&fs, &small(Durability::Data)).unwrap();
     fs.fail_step(Step::Commit, 1, Fault::Errno(EIO));
-    let told = journal.append_blocking(meta(0), b"unknown").unwrap_err().to_string();
-    assert!(told.contains("syncing a batch") && told.contains("restart"), "{told}");
+    let told = journal
+        .append_blocking(meta(0), b"unknown")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        told.contains("syncing a batch") && told.contains("restart"),
+        "{told}"
+    );
     // The kernel forgot the page was dirty. Whatever the next process shows must from then on be durable.
     let fs = fs.kill();
     drop(journal);
@@ -114,7 +127,10 @@ fn followers_never_hang_when_their_leader_fails() {
     for code in [EIO, ENOSPC] {
         for nth in 1..12 {
             let fs = twin();
-            let options = Options { upkeep: Upkeep::Threads, ..small(Durability::Data) };
+            let options = Options {
+                upkeep: Upkeep::Threads,
+                ..small(Durability::Data)
+            };
             let journal = open(&fs, &options).unwrap();
             fs.fail_step(Step::Commit, nth, Fault::Errno(code));
             std::thread::scope(|scope| {

@@ -46,7 +46,11 @@ pub(crate) fn payload(number: u64, len: usize) -> Vec<u8> {
 
 /// The seqs and payloads of all open records.
 pub(crate) fn contents(journal: &Journal) -> Vec<(u64, Vec<u8>)> {
-    journal.recover().map(|record| record.unwrap()).map(|r| (r.entry.seq, r.payload)).collect()
+    journal
+        .recover()
+        .map(|record| record.unwrap())
+        .map(|r| (r.entry.seq, r.payload))
+        .collect()
 }
 
 /// Numbers from a seed.

@@ -23,13 +23,15 @@ const LIST: [Mutation; 12] = [
 
 #[test]
 fn each_mutation_is_caught_by_a_crash_test() {
-    let missed: Vec<Mutation> =
-        LIST.into_iter().filter(|mutation| match worlds(0..4000, Some(*mutation)) {
+    let missed: Vec<Mutation> = LIST
+        .into_iter()
+        .filter(|mutation| match worlds(0..4000, Some(*mutation)) {
             Ok(()) => true,
             Err(told) => {
                 println!("{mutation:?}: {told}");
                 false
             }
-        }).collect();
+        })
+        .collect();
     assert!(missed.is_empty(), "no crash test noticed {missed:?}");
 }

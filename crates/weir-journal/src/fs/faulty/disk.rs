@@ -64,14 +64,20 @@ impl Disk {
     /// A disk with one durable folder.
     pub(super) fn with_dir(path: &Path) -> Self {
         let mut disk = Self::default();
-        disk.nodes.push(Node { dir: true, ..Node::default() });
+        disk.nodes.push(Node {
+            dir: true,
+            ..Node::default()
+        });
         disk.names.insert(path.to_owned(), 0);
         disk.durable_names.insert(path.to_owned(), 0);
         disk
     }
 
     pub(super) fn find(&self, path: &Path) -> io::Result<usize> {
-        self.names.get(path).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.names
+            .get(path)
+            .copied()
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     pub(super) fn make(&mut self, path: &Path, dir: bool) -> io::Result<usize> {
@@ -80,7 +86,10 @@ impl Disk {
         if self.names.contains_key(path) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        self.nodes.push(Node { dir, ..Node::default() });
+        self.nodes.push(Node {
+            dir,
+            ..Node::default()
+        });
         let node = self.nodes.len() - 1;
         self.names.insert(path.to_owned(), node);
         self.changes.push(Change::Link(path.to_owned(), node));
@@ -140,7 +149,11 @@ impl Disk {
 
     /// Bytes that all named files take.
     pub(super) fn used(&self) -> u64 {
-        self.names.values().filter_map(|node| self.nodes.get(*node)).map(|node| node.now.len() as u64).sum()
+        self.names
+            .values()
+            .filter_map(|node| self.nodes.get(*node))
+            .map(|node| node.now.len() as u64)
+            .sum()
     }
 
     /// Power is lost: of what was not synced, what the dice keep stays.
@@ -148,6 +161,13 @@ impl Disk {
         for change in std::mem::take(&mut self.changes) {
             if dice.heads() {
                 change.apply(&mut self.durable_names);
+            }
+        }
+        // What is in a folder that is not there is not there either; parents sort before their children.
+        for (path, node) in std::mem::take(&mut self.durable_names) {
+            let parent = path.parent().filter(|_| node != 0);
+            if parent.is_none_or(|parent| self.durable_names.contains_key(parent)) {
+                self.durable_names.insert(path, node);
             }
         }
         self.names = self.durable_names.clone();

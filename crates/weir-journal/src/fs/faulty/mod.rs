@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::disk::Disk;
-pub use self::plan::{Fault, Mutation};
 use self::plan::{Dice, Plan, dead};
+pub use self::plan::{Fault, Mutation};
 use super::{Fs, FsFile, Hold, How, Locking, NodeKind, Step};
 
 #[derive(Debug, Default)]
@@ -65,8 +65,14 @@ impl Drop for FaultyHold {
 impl FaultyFs {
     /// A disk that holds one folder, `root`.
     pub fn new(root: &Path) -> Self {
-        let world = World { disk: Disk::with_dir(root), ..World::default() };
-        Self { world: Arc::new(Mutex::new(world)), life: 0 }
+        let world = World {
+            disk: Disk::with_dir(root),
+            ..World::default()
+        };
+        Self {
+            world: Arc::new(Mutex::new(world)),
+            life: 0,
+        }
     }
 
     /// Puts `mutation` in force.
@@ -137,7 +143,10 @@ impl FaultyFs {
         world.deferred.clear();
         world.plan.faults.clear();
         world.plan.at_step = None;
-        Self { world: Arc::clone(&self.world), life: world.life }
+        Self {
+            world: Arc::clone(&self.world),
+            life: world.life,
+        }
     }
 
     /// Ends the process and the host; of what was not synced, `seed` decides what stays.
@@ -153,7 +162,11 @@ impl FaultyFs {
 
     fn alive(&self) -> io::Result<MutexGuard<'_, World>> {
         let world = self.world();
-        if world.life == self.life { Ok(world) } else { Err(dead()) }
+        if world.life == self.life {
+            Ok(world)
+        } else {
+            Err(dead())
+        }
     }
 
     /// Counts an operation and meets its fault; true for one that is to be cut short.
@@ -216,7 +229,11 @@ impl World {
 impl Fs for FaultyFs {
     fn kind(&self, path: &Path) -> io::Result<Option<NodeKind>> {
         let world = self.alive()?;
-        let node = world.disk.find(path).ok().and_then(|node| world.disk.nodes.get(node));
+        let node = world
+            .disk
+            .find(path)
+            .ok()
+            .and_then(|node| world.disk.nodes.get(node));
         Ok(node.map(|node| if node.dir { NodeKind::Dir } else { NodeKind::File }))
     }
 
@@ -227,10 +244,17 @@ impl Fs for FaultyFs {
     fn list(&self, dir: &Path) -> io::Result<Vec<(OsString, NodeKind)>> {
         let world = self.alive()?;
         world.disk.find(dir)?;
-        let names = world.disk.names.iter().filter(|(path, _)| path.parent() == Some(dir));
+        let names = world
+            .disk
+            .names
+            .iter()
+            .filter(|(path, _)| path.parent() == Some(dir));
         let entries = names.filter_map(|(path, node)| {
             let dir = world.disk.nodes.get(*node)?.dir;
-            Some((path.file_name()?.to_owned(), if dir { NodeKind::Dir } else { NodeKind::File }))
+            Some((
+                path.file_name()?.to_owned(),
+                if dir { NodeKind::Dir } else { NodeKind::File },
+            ))
         });
         Ok(entries.collect())
     }
@@ -240,7 +264,10 @@ impl Fs for FaultyFs {
             How::Create => self.simple(None)?.disk.make(path, false)?,
             How::Read | How::Update => self.alive()?.disk.find(path)?,
         };
-        Ok(Arc::new(FaultyFile { fs: self.clone(), node }))
+        Ok(Arc::new(FaultyFile {
+            fs: self.clone(),
+            node,
+        }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -263,7 +290,10 @@ impl Fs for FaultyFs {
         }
         world.locks.insert(path.to_owned(), holder.to_owned());
         drop(world);
-        Ok(Locking::Held(Box::new(FaultyHold { fs: self.clone(), path: path.to_owned() })))
+        Ok(Locking::Held(Box::new(FaultyHold {
+            fs: self.clone(),
+            path: path.to_owned(),
+        })))
     }
 
     fn identity(&self, _path: &Path) -> io::Result<Option<(u64, u64)>> {
@@ -274,7 +304,11 @@ impl Fs for FaultyFs {
 impl FsFile for FaultyFile {
     fn size(&self) -> io::Result<u64> {
         let world = self.fs.alive()?;
-        Ok(world.disk.nodes.get(self.node).map_or(0, |node| node.now.len() as u64))
+        Ok(world
+            .disk
+            .nodes
+            .get(self.node)
+            .map_or(0, |node| node.now.len() as u64))
     }
 
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -286,7 +320,9 @@ impl FsFile for FaultyFile {
             _ => usize::MAX,
         };
         let now = world.disk.nodes.get(self.node).map_or(&[][..], |node| &node.now);
-        let rest = now.get(usize::try_from(offset).unwrap_or(usize::MAX)..).unwrap_or_default();
+        let rest = now
+            .get(usize::try_from(offset).unwrap_or(usize::MAX)..)
+            .unwrap_or_default();
         let n = rest.len().min(bytes.len()).min(most);
         bytes[..n].copy_from_slice(&rest[..n]);
         Ok(n)
