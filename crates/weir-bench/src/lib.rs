@@ -1,1 +1,3 @@
 //! Load generator, plane bench and reports.
+
+pub mod journal;

@@ -5,44 +5,39 @@
 
 use super::scan::{Expect, Place, batch_at};
 use crate::format::batch::{BATCH_HEADER, BatchHeader};
-use crate::format::sectors;
 use crate::format::seed::flipped_bit;
 
 /// The bit of the file (lowest bit of a byte first) that, flipped back, makes the batch at `offset` whole and the
 /// one that `expect` asks for.
 pub(crate) fn one_bit(bytes: &[u8], place: Place, offset: u64, expect: Option<Expect>) -> Option<u64> {
-    let from = usize::try_from(offset).ok()?;
-    let bit = in_header(bytes, place, offset).or_else(|| in_body(bytes, place, offset))?;
-    let file_bit = from.checked_mul(8)?.checked_add(bit)?;
-    let healed = heal(bytes, from, bit)?;
-    let batch = batch_at_start(&healed, place, offset)?;
+    let (bit, healed) = heal(bytes, place, offset)?;
+    let batch = batch_at(&healed, place, offset)?.header;
     let fits = expect.is_none_or(|e| e.number == batch.number && e.chain == batch.chain);
-    fits.then_some(u64::try_from(file_bit).ok()?)
+    fits.then_some(u64::try_from(bit).ok()?)
 }
 
-/// A copy of the batch's bytes with one bit flipped.
-fn heal(bytes: &[u8], from: usize, bit: usize) -> Option<Vec<u8>> {
-    let rest = bytes.get(from..)?;
-    let mut copy = rest.get(..BATCH_HEADER)?.to_vec();
-    flip(&mut copy, bit);
-    let claimed = crate::format::u32_at(&copy, 56)?;
-    let len = BATCH_HEADER.checked_add(usize::try_from(claimed).ok()?)?;
-    let mut copy = rest.get(..sectors(len).min(rest.len()))?.to_vec();
-    flip(&mut copy, bit);
-    Some(copy)
+/// The segment up to the end of the batch at `offset`, that batch made whole by flipping one bit back.
+pub(crate) fn healed_batch(bytes: &[u8], place: Place, offset: u64) -> Option<Vec<u8>> {
+    heal(bytes, place, offset).map(|(_, healed)| healed)
+}
+
+fn heal(bytes: &[u8], place: Place, offset: u64) -> Option<(usize, Vec<u8>)> {
+    let from = usize::try_from(offset).ok()?;
+    let in_batch = in_header(bytes, place, offset).or_else(|| in_body(bytes, place, offset))?;
+    let bit = from.checked_mul(8)?.checked_add(in_batch)?;
+    let mut head = bytes.get(from..from.checked_add(BATCH_HEADER)?)?.to_vec();
+    flip(&mut head, in_batch);
+    let body = usize::try_from(crate::format::u32_at(&head, 56)?).ok()?;
+    let end = from.checked_add(BATCH_HEADER)?.checked_add(body)?;
+    let mut healed = bytes.get(..end)?.to_vec();
+    flip(&mut healed, bit);
+    Some((bit, healed))
 }
 
 fn flip(bytes: &mut [u8], bit: usize) {
     if let Some(byte) = bytes.get_mut(bit / 8) {
         *byte ^= 1 << (bit % 8);
     }
-}
-
-/// [`batch_at`] for bytes that start at the batch and not at the segment.
-fn batch_at_start(batch: &[u8], place: Place, offset: u64) -> Option<BatchHeader> {
-    let mut segment = vec![0; usize::try_from(offset).ok()?];
-    segment.extend_from_slice(batch);
-    batch_at(&segment, place, offset).map(|batch| batch.header)
 }
 
 fn in_header(bytes: &[u8], place: Place, offset: u64) -> Option<usize> {
