@@ -90,7 +90,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Repair { root, yes } => repair_root(out, root, *yes, args.json)?,
         Command::Settle { root, seq } => settle(out, root, args.json, |record| seq.contains(&record.seq))?,
         Command::Drop { root, request, all } => {
-            settle(out, root, args.json, |record| *all || Some(record.meta.request) == *request)?;
+            settle(out, root, args.json, |record| {
+                *all || Some(record.meta.request) == *request
+            })?;
         }
         Command::Dump { root, seq } => dump(out, root, *seq, args.json)?,
     }
@@ -139,7 +141,11 @@ fn ls(out: &mut dyn Write, root: &Path, as_json: bool) -> anyhow::Result<()> {
     if open.is_empty() {
         return Ok(writeln!(out, "no open work in {}", root.display())?);
     }
-    writeln!(out, "{:>10}  {:<32}  {:>8}  {:>8}  {:>10}  settle with", "seq", "request", "step", "age", "bytes")?;
+    writeln!(
+        out,
+        "{:>10}  {:<32}  {:>8}  {:>8}  {:>10}  settle with",
+        "seq", "request", "step", "age", "bytes"
+    )?;
     for record in &open {
         let (seq, meta) = (record.seq, record.meta);
         let age = age(now_ms().saturating_sub(record.at_ms));
@@ -158,9 +164,15 @@ fn tail_text(tail: Tail) -> String {
         Tail::Sealed => "closed".to_owned(),
         Tail::Open => "not closed: in use, or ended by a crash".to_owned(),
         Tail::OneBit { segment, offset, bit } => {
-            format!("one bit (bit {bit} of segment {segment}, batch at {offset}) is flipped; opening heals it")
+            format!(
+                "one bit (bit {bit} of segment {segment}, batch at {offset}) is flipped; opening heals it"
+            )
         }
-        Tail::Torn { segment, offset, later_batches } => format!(
+        Tail::Torn {
+            segment,
+            offset,
+            later_batches,
+        } => format!(
             "a write that was never acknowledged as durable at {offset} of segment {segment}, {later_batches} later batches with it"
         ),
     }
@@ -197,15 +209,32 @@ fn stats(out: &mut dyn Write, root: &Path, as_json: bool) -> anyhow::Result<()> 
     let disk = seen.segments.len() as u64 * seen.segment_bytes;
     writeln!(out, "journal    {:032x}", seen.journal)?;
     writeln!(out, "promises   {:?}", seen.durability)?;
-    writeln!(out, "open       {} records, {} bytes", seen.open_records().len(), seen.open_bytes())?;
-    writeln!(out, "on disk    {disk} bytes of {} allowed, {} a segment", seen.capacity, seen.segment_bytes)?;
+    writeln!(
+        out,
+        "open       {} records, {} bytes",
+        seen.open_records().len(),
+        seen.open_bytes()
+    )?;
+    writeln!(
+        out,
+        "on disk    {disk} bytes of {} allowed, {} a segment",
+        seen.capacity, seen.segment_bytes
+    )?;
     writeln!(out, "log ends   {}", tail_text(seen.tail))?;
     for s in &seen.segments {
         let used_as = format!("{:?}", s.used_as).to_lowercase();
-        writeln!(out, "  {}  id {:>6}  {used_as:<5}  {:>9} bytes  {:>6} open", s.file, s.id, s.end, s.open_records)?;
+        writeln!(
+            out,
+            "  {}  id {:>6}  {used_as:<5}  {:>9} bytes  {:>6} open",
+            s.file, s.id, s.end, s.open_records
+        )?;
     }
     if let (n, Some(one)) = &seen.foreign {
-        writeln!(out, "{n} names are not the journal's and are left alone, such as {}", one.display())?;
+        writeln!(
+            out,
+            "{n} names are not the journal's and are left alone, such as {}",
+            one.display()
+        )?;
     }
     Ok(())
 }
@@ -231,12 +260,20 @@ fn salvage_text(told: &Salvage) -> String {
 fn check(out: &mut dyn Write, root: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
     let damage = match inspect(root) {
         Ok(seen) if as_json => {
-            writeln!(out, "{}", json!({ "sound": true, "end": tail_text(seen.tail), "batches": seen.batches }))?;
+            writeln!(
+                out,
+                "{}",
+                json!({ "sound": true, "end": tail_text(seen.tail), "batches": seen.batches })
+            )?;
             return Ok(ExitCode::SUCCESS);
         }
         Ok(seen) => {
             let (batches, open) = (seen.batches, seen.open_records().len());
-            writeln!(out, "sound: {batches} batches, {open} open records; {}", tail_text(seen.tail))?;
+            writeln!(
+                out,
+                "sound: {batches} batches, {open} open records; {}",
+                tail_text(seen.tail)
+            )?;
             return Ok(ExitCode::SUCCESS);
         }
         Err(OpenError::Corrupt { damage, .. }) => damage,
@@ -244,7 +281,8 @@ fn check(out: &mut dyn Write, root: &Path, as_json: bool) -> anyhow::Result<Exit
     };
     let told = salvage(root)?;
     if as_json {
-        let value = json!({ "sound": false, "damage": damage.to_string(), "can_be_saved": salvage_json(&told) });
+        let value =
+            json!({ "sound": false, "damage": damage.to_string(), "can_be_saved": salvage_json(&told) });
         writeln!(out, "{value}")?;
     } else {
         writeln!(out, "damaged: {damage}")?;
@@ -263,7 +301,12 @@ fn repair_root(out: &mut dyn Write, root: &Path, yes: bool, as_json: bool) -> an
         return Ok(writeln!(out, "{}", salvage_json(&told))?);
     }
     match &told.kept {
-        Some(kept) => writeln!(out, "saved: {}; the damaged segments are in {}", salvage_text(&told), kept.display())?,
+        Some(kept) => writeln!(
+            out,
+            "saved: {}; the damaged segments are in {}",
+            salvage_text(&told),
+            kept.display()
+        )?,
         None => writeln!(out, "would save: {}; do so with --yes", salvage_text(&told))?,
     }
     Ok(())
@@ -286,7 +329,11 @@ fn settle(
     }
     journal.sync().context("the settle marks are not durable")?;
     if settled.is_empty() {
-        bail!("no open record of {} was named; `weir journal ls {}` lists them", root.display(), root.display());
+        bail!(
+            "no open record of {} was named; `weir journal ls {}` lists them",
+            root.display(),
+            root.display()
+        );
     }
     let left = open.len() - settled.len();
     if as_json {
@@ -323,7 +370,9 @@ mod tests {
         let journal = Journal::open(dir.path(), &weir_journal::Options::default()).unwrap();
         let append = |step| {
             let meta = weir_journal::Meta { request: 0xABC, step };
-            journal.append_blocking(meta, format!("hop {step}").as_bytes()).unwrap()
+            journal
+                .append_blocking(meta, format!("hop {step}").as_bytes())
+                .unwrap()
         };
         let seqs = (0..3).map(append).collect();
         drop(journal);
@@ -336,7 +385,10 @@ mod tests {
         let root = dir.path();
         let listed = text(|out| ls(out, root, false));
         for seq in &seqs {
-            assert!(listed.contains(&format!("weir journal settle {} {seq}", root.display())), "{listed}");
+            assert!(
+                listed.contains(&format!("weir journal settle {} {seq}", root.display())),
+                "{listed}"
+            );
         }
         assert!(listed.contains(&format!("{:032x}", 0xABC)));
         let rows: Value = serde_json::from_str(&text(|out| ls(out, root, true))).unwrap();
@@ -368,10 +420,16 @@ mod tests {
         bytes[8192 + 512 + 90] ^= 0xFF;
         std::fs::write(&file, &bytes).unwrap();
         let told = text(|out| check(out, root, false).map(|_| ()));
-        assert!(told.contains("offset 8704") && told.contains("can be saved: 2 open records"), "{told}");
+        assert!(
+            told.contains("offset 8704") && told.contains("can be saved: 2 open records"),
+            "{told}"
+        );
         assert!(text(|out| repair_root(out, root, false, false)).starts_with("would save: 2"));
         assert!(text(|out| repair_root(out, root, true, false)).starts_with("saved: 2"));
-        assert_eq!(std::fs::read(root.join("segments.damaged-1/00000001.seg")).unwrap(), bytes);
+        assert_eq!(
+            std::fs::read(root.join("segments.damaged-1/00000001.seg")).unwrap(),
+            bytes
+        );
         assert_eq!(inspect(root).unwrap().open_records().len(), 2);
         assert!(text(|out| stats(out, root, false)).contains("open       2 records"));
     }

@@ -6,6 +6,6 @@
 pub mod contract;
 
 pub use contract::{
-    Demand, Emitted, Engine, EngineError, EngineStats, Fault, FaultKind, FinishReason, ModelCard, Refusal, Request,
-    Sampling, ScriptStep, TokenEvent, TokenSink, Usage,
+    Demand, Emitted, Engine, EngineError, EngineStats, Fault, FaultKind, FinishReason, ModelCard, Refusal,
+    Request, Sampling, ScriptStep, TokenEvent, TokenSink, Usage,
 };

@@ -75,9 +75,17 @@ pub(crate) fn existing(root: &Path) -> Result<Slots, OpenError> {
             Some(NodeKind::Symlink) if path == root => {}
             Some(_) => {
                 let (found, wanted) = ("not a folder", "a folder of a journal");
-                return Err(OpenError::Unexpected { path: path.to_owned(), found, wanted });
+                return Err(OpenError::Unexpected {
+                    path: path.to_owned(),
+                    found,
+                    wanted,
+                });
             }
-            None => return Err(OpenError::Missing { path: path.to_owned() }),
+            None => {
+                return Err(OpenError::Missing {
+                    path: path.to_owned(),
+                });
+            }
         }
     }
     Ok(Slots { fs, dir })
@@ -89,7 +97,9 @@ pub(crate) fn existing(root: &Path) -> Result<Slots, OpenError> {
 /// As [`Journal::open`](crate::Journal::open), the lock apart; [`OpenError::Missing`] when there is no journal.
 pub fn inspect(root: &Path) -> Result<Inspection, OpenError> {
     let slots = existing(root)?;
-    let missing = || OpenError::Missing { path: slots.dir.join(file_name(1)) };
+    let missing = || OpenError::Missing {
+        path: slots.dir.join(file_name(1)),
+    };
     let found = survey(&slots, root)?.ok_or_else(missing)?;
     let (end, _) = found.replay.end();
     let newest = newest_header(&found, end).ok_or_else(missing)?;
@@ -109,7 +119,10 @@ pub fn inspect(root: &Path) -> Result<Inspection, OpenError> {
 
 fn newest_header(found: &Survey, end: u64) -> Option<SegmentHeader> {
     let files = &found.files.by_id;
-    files.get(&end).or_else(|| files.values().next_back()).map(|f| f.head.header)
+    files
+        .get(&end)
+        .or_else(|| files.values().next_back())
+        .map(|f| f.head.header)
 }
 
 fn segments(found: &Survey, end: u64) -> Vec<SegmentInfo> {
@@ -122,7 +135,13 @@ fn segments(found: &Survey, end: u64) -> Vec<SegmentInfo> {
         };
         let open_records = found.replay.open.values().filter(|at| at.segment == *id).count() as u64;
         let end = part.map_or(0, |segment| segment.end);
-        SegmentInfo { file: file_name(file.slot), id: *id, used_as, end, open_records }
+        SegmentInfo {
+            file: file_name(file.slot),
+            id: *id,
+            used_as,
+            end,
+            open_records,
+        }
     };
     found.files.by_id.iter().map(info).collect()
 }
@@ -130,7 +149,12 @@ fn segments(found: &Survey, end: u64) -> Vec<SegmentInfo> {
 impl Inspection {
     /// The open records in order of seq.
     pub fn open_records(&self) -> Vec<OpenRecord> {
-        self.found.replay.open.iter().map(|(seq, at)| at.entry(*seq)).collect()
+        self.found
+            .replay
+            .open
+            .iter()
+            .map(|(seq, at)| at.entry(*seq))
+            .collect()
     }
 
     /// Bytes of the open records, framing included.
@@ -143,16 +167,27 @@ impl Inspection {
     /// # Errors
     /// See [`ReadError`].
     pub fn read(&self, seq: u64) -> Result<Record, ReadError> {
-        let at = self.found.replay.open.get(&seq).ok_or(ReadError::NotOpen { seq })?;
+        let at = self
+            .found
+            .replay
+            .open
+            .get(&seq)
+            .ok_or(ReadError::NotOpen { seq })?;
         let slot = self.found.files.by_id.get(&at.segment).map_or(0, |f| f.slot);
-        let file = self.slots.open(slot, How::Read).map_err(|source| ReadError::Io { seq, source })?;
+        let file = self
+            .slots
+            .open(slot, How::Read)
+            .map_err(|source| ReadError::Io { seq, source })?;
         let frame = read_frame(&*file, at).map_err(|source| ReadError::Io { seq, source })?;
         let payload = payload_of(self.journal, seq, at, &frame).ok_or_else(|| ReadError::Damaged {
             seq,
             path: self.slots.path(slot),
             offset: at.offset,
         })?;
-        Ok(Record { entry: at.entry(seq), payload })
+        Ok(Record {
+            entry: at.entry(seq),
+            payload,
+        })
     }
 
     /// Options that open this journal for a short task of an operator: as it is, without threads.
@@ -172,5 +207,8 @@ pub(crate) fn options_of(capacity: u64, segment_bytes: u64, durability: Durabili
         holder: "weir journal".to_owned(),
         ..Options::default()
     };
-    Options { max_record: base.longest_record(), ..base }
+    Options {
+        max_record: base.longest_record(),
+        ..base
+    }
 }

@@ -43,6 +43,6 @@ pub use options::{Durability, Options, Upkeep};
 pub use read::Recovered;
 pub use record::{Meta, OpenRecord, Record};
 pub use recover::replay::Tail;
-pub use repair::{Salvage, repair, salvage};
 pub use recover::{Damage, DamageKind};
+pub use repair::{Salvage, repair, salvage};
 pub use stats::{Histogram, Stats};

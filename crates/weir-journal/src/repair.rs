@@ -81,12 +81,24 @@ pub fn repair(root: &Path) -> Result<Salvage, OpenError> {
     let Some(header) = files.by_id.values().next_back().map(|f| f.head.header) else {
         return Err(OpenError::Missing { path: slots.dir });
     };
-    let fresh = Slots { fs: slots.fs.clone(), dir: root.join("repaired") };
+    let fresh = Slots {
+        fs: slots.fs.clone(),
+        dir: root.join("repaired"),
+    };
     write_fresh(&fresh, root, &header, next_seq, &saved)?;
     let kept = free_name(&slots, root)?;
-    slots.fs.rename(&slots.dir, &kept).map_err(OpenError::io("renaming", &slots.dir))?;
-    slots.fs.rename(&fresh.dir, &root.join(SEGMENTS)).map_err(OpenError::io("renaming", &fresh.dir))?;
-    slots.fs.sync_dir(root, Step::RootDir).map_err(OpenError::io("syncing", root))?;
+    slots
+        .fs
+        .rename(&slots.dir, &kept)
+        .map_err(OpenError::io("renaming", &slots.dir))?;
+    slots
+        .fs
+        .rename(&fresh.dir, &root.join(SEGMENTS))
+        .map_err(OpenError::io("renaming", &fresh.dir))?;
+    slots
+        .fs
+        .sync_dir(root, Step::RootDir)
+        .map_err(OpenError::io("syncing", root))?;
     told.kept = Some(kept);
     Ok(told)
 }
@@ -94,20 +106,46 @@ pub fn repair(root: &Path) -> Result<Salvage, OpenError> {
 fn free_name(slots: &Slots, root: &Path) -> Result<PathBuf, OpenError> {
     for n in 1u32.. {
         let path = root.join(format!("{SEGMENTS}.damaged-{n}"));
-        if slots.fs.kind(&path).map_err(OpenError::io("looking at", &path))?.is_none() {
+        if slots
+            .fs
+            .kind(&path)
+            .map_err(OpenError::io("looking at", &path))?
+            .is_none()
+        {
             return Ok(path);
         }
     }
-    Err(OpenError::Missing { path: root.to_owned() })
+    Err(OpenError::Missing {
+        path: root.to_owned(),
+    })
 }
 
 fn collect(slots: &Slots, root: &Path, files: &Files) -> Pieces {
-    let mut pieces = Pieces { lost_files: files.headless.len() as u64, next_seq: 1, ..Pieces::default() };
-    let low_water = files.by_id.values().map(|f| f.head.header.low_water).max().unwrap_or(0);
-    let links = files.by_id.iter().map(|(id, f)| (*id, f.head.header.after)).collect();
+    let mut pieces = Pieces {
+        lost_files: files.headless.len() as u64,
+        next_seq: 1,
+        ..Pieces::default()
+    };
+    let low_water = files
+        .by_id
+        .values()
+        .map(|f| f.head.header.low_water)
+        .max()
+        .unwrap_or(0);
+    let links = files
+        .by_id
+        .iter()
+        .map(|(id, f)| (*id, f.head.header.after))
+        .collect();
     // With a link missing, everything that may be needed is taken.
-    let log = order::chain(&links, low_water)
-        .unwrap_or_else(|_| files.by_id.keys().copied().filter(|id| *id >= low_water).collect());
+    let log = order::chain(&links, low_water).unwrap_or_else(|_| {
+        files
+            .by_id
+            .keys()
+            .copied()
+            .filter(|id| *id >= low_water)
+            .collect()
+    });
     let mut bytes = Vec::new();
     for (id, found) in files.by_id.iter().filter(|(id, _)| log.contains(id)) {
         pieces.next_seq = pieces.next_seq.max(found.head.header.next_seq);
@@ -195,7 +233,14 @@ fn write_fresh(
     // Seqs of what was lost are not given again: their receivers may have seen them.
     let per_segment = options.usable() / data_frame(0) as u64;
     let first = next_seq.saturating_add(per_segment.saturating_mul(3));
-    let (core, _) = create(fresh.clone(), root, &options, header.journal, header.id + 1, first)?;
+    let (core, _) = create(
+        fresh.clone(),
+        root,
+        &options,
+        header.journal,
+        header.id + 1,
+        first,
+    )?;
     for (fields, payload) in saved.values() {
         place(&core, fields, payload).map_err(|cause| OpenError::Io {
             doing: "writing a saved record to",
@@ -216,15 +261,26 @@ fn write_fresh(
 
 /// Removes what an interrupted repair left.
 fn clear(fresh: &Slots) -> Result<(), OpenError> {
-    match fresh.fs.kind(&fresh.dir).map_err(OpenError::io("looking at", &fresh.dir))? {
+    match fresh
+        .fs
+        .kind(&fresh.dir)
+        .map_err(OpenError::io("looking at", &fresh.dir))?
+    {
         Some(NodeKind::Dir) => {
-            for (name, _) in fresh.fs.list(&fresh.dir).map_err(OpenError::io("listing", &fresh.dir))? {
+            for (name, _) in fresh
+                .fs
+                .list(&fresh.dir)
+                .map_err(OpenError::io("listing", &fresh.dir))?
+            {
                 let path = fresh.dir.join(name);
                 fresh.fs.remove(&path).map_err(OpenError::io("removing", &path))?;
             }
             Ok(())
         }
-        _ => fresh.fs.create_dir(&fresh.dir).map_err(OpenError::io("making", &fresh.dir)),
+        _ => fresh
+            .fs
+            .create_dir(&fresh.dir)
+            .map_err(OpenError::io("making", &fresh.dir)),
     }
 }
 

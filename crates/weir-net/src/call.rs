@@ -15,7 +15,9 @@ pub struct CallOptions {
 
 impl Default for CallOptions {
     fn default() -> Self {
-        Self { deadline: Duration::from_secs(30) }
+        Self {
+            deadline: Duration::from_secs(30),
+        }
     }
 }
 

@@ -16,7 +16,8 @@ pub use anchor::{Anchor, Extent};
 pub use call::{CallContext, CallOptions, Handler};
 pub use config::{ConfigError, NodeConfig};
 pub use error::{
-    BindError, CallError, ConnectError, MintError, OpenError, SendError, StreamError, StreamErrorKind, TrySendError,
+    BindError, CallError, ConnectError, MintError, OpenError, SendError, StreamError, StreamErrorKind,
+    TrySendError,
 };
 pub use node::{Node, NodeId, NodeMetrics};
 pub use peer::{Health, Peer};

@@ -55,11 +55,19 @@ impl Generate {
     /// # Errors
     /// [`EnvelopeError`] says which part is wrong.
     pub fn decode(body: &[u8]) -> Result<Self, EnvelopeError> {
-        let fail = |why: &str| EnvelopeError { what: "generate call", why: why.to_owned() };
-        let (len, rest) = body.split_first_chunk::<2>().ok_or_else(|| fail("no ticket length"))?;
-        let (ticket, rest) =
-            rest.split_at_checked(usize::from(u16::from_le_bytes(*len))).ok_or_else(|| fail("ticket cut short"))?;
-        let (worker, json) = rest.split_first_chunk::<2>().ok_or_else(|| fail("no worker index"))?;
+        let fail = |why: &str| EnvelopeError {
+            what: "generate call",
+            why: why.to_owned(),
+        };
+        let (len, rest) = body
+            .split_first_chunk::<2>()
+            .ok_or_else(|| fail("no ticket length"))?;
+        let (ticket, rest) = rest
+            .split_at_checked(usize::from(u16::from_le_bytes(*len)))
+            .ok_or_else(|| fail("ticket cut short"))?;
+        let (worker, json) = rest
+            .split_first_chunk::<2>()
+            .ok_or_else(|| fail("no worker index"))?;
         Ok(Self {
             ticket: Ticket::from_bytes(ticket).map_err(|error| fail(&error.to_string()))?,
             worker: u16::from_le_bytes(*worker),
@@ -111,22 +119,42 @@ impl<'a> Item<'a> {
     /// # Errors
     /// [`EnvelopeError`] says what is wrong.
     pub fn decode(item: &'a [u8]) -> Result<Self, EnvelopeError> {
-        let fail = |why: &str| EnvelopeError { what: "stream item", why: why.to_owned() };
+        let fail = |why: &str| EnvelopeError {
+            what: "stream item",
+            why: why.to_owned(),
+        };
         let (tag, rest) = item.split_first().ok_or_else(|| fail("empty"))?;
         match *tag {
             TOKEN => {
-                let (id, bytes) = rest.split_first_chunk::<4>().ok_or_else(|| fail("token cut short"))?;
-                Ok(Self::Token { id: u32::from_le_bytes(*id), bytes })
+                let (id, bytes) = rest
+                    .split_first_chunk::<4>()
+                    .ok_or_else(|| fail("token cut short"))?;
+                Ok(Self::Token {
+                    id: u32::from_le_bytes(*id),
+                    bytes,
+                })
             }
             FINISH => {
                 let (reason, counts) = rest.split_first().ok_or_else(|| fail("finish cut short"))?;
                 let counts: &[u8; 12] = counts.try_into().map_err(|_| fail("finish of a wrong length"))?;
                 let [p, c, g] = std::array::from_fn(|i| {
-                    counts.chunks_exact(4).nth(i).and_then(|four| four.try_into().ok()).map_or(0, u32::from_le_bytes)
+                    counts
+                        .chunks_exact(4)
+                        .nth(i)
+                        .and_then(|four| four.try_into().ok())
+                        .map_or(0, u32::from_le_bytes)
                 });
                 Ok(Self::Finish {
-                    reason: if *reason == 1 { FinishReason::Length } else { FinishReason::Stop },
-                    usage: Usage { prompt_tokens: p, cached_tokens: c, completion_tokens: g },
+                    reason: if *reason == 1 {
+                        FinishReason::Length
+                    } else {
+                        FinishReason::Stop
+                    },
+                    usage: Usage {
+                        prompt_tokens: p,
+                        cached_tokens: c,
+                        completion_tokens: g,
+                    },
                 })
             }
             other => Err(fail(&format!("unknown tag {other}"))),

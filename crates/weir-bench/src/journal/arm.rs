@@ -46,7 +46,8 @@ pub(crate) trait Writer: Send {
 impl Kind {
     /// Its name in rows.
     pub(crate) fn name(self) -> String {
-        clap::ValueEnum::to_possible_value(&self).map_or_else(String::new, |value| value.get_name().to_owned())
+        clap::ValueEnum::to_possible_value(&self)
+            .map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
     /// Opens it in `dir`.

@@ -13,7 +13,10 @@ impl Burners {
         let mut burners = Self(Vec::new());
         for _ in 0..cores {
             let mut command = Command::new("sh");
-            command.args(["-c", "while :; do :; done"]).stdin(Stdio::null()).stdout(Stdio::null());
+            command
+                .args(["-c", "while :; do :; done"])
+                .stdin(Stdio::null())
+                .stdout(Stdio::null());
             burners.0.push(command.spawn().context("starting a burner")?);
         }
         Ok(burners)

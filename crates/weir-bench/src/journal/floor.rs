@@ -33,13 +33,22 @@ impl Floor {
             file.write_all_at(&zeros, at)?;
         }
         file.sync_all()?;
-        Ok(Self { file, folder: dir.to_owned(), range: FILE / cell.writers.max(1) as u64, level: cell.durability })
+        Ok(Self {
+            file,
+            folder: dir.to_owned(),
+            range: FILE / cell.writers.max(1) as u64,
+            level: cell.durability,
+        })
     }
 }
 
 impl Arm for Floor {
     fn writer(&self, index: usize) -> anyhow::Result<Box<dyn Writer + '_>> {
-        Ok(Box::new(FloorWriter { floor: self, from: index as u64 * self.range, at: 0 }))
+        Ok(Box::new(FloorWriter {
+            floor: self,
+            from: index as u64 * self.range,
+            at: 0,
+        }))
     }
 
     fn folder(&self) -> PathBuf {

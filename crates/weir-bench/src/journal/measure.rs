@@ -50,14 +50,25 @@ pub(crate) struct Row {
 }
 
 /// Runs one arm for the cell's time.
-pub(crate) fn measure(arm: &dyn Arm, kind: Kind, cell: &Cell, rep: u32, unpadded: bool) -> anyhow::Result<Row> {
-    let start = Barrier::new(cell.writers + 1);
+pub(crate) fn measure(
+    arm: &dyn Arm,
+    kind: Kind,
+    cell: &Cell,
+    rep: u32,
+    unpadded: bool,
+) -> anyhow::Result<Row> {
+    let barrier = Barrier::new(cell.writers + 1);
+    let start = &barrier;
     let (results, cpu, took) = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..cell.writers).map(|index| scope.spawn(|| write(arm, index, unpadded, cell, &start))).collect();
+        let threads: Vec<_> = (0..cell.writers)
+            .map(|index| scope.spawn(move || write(arm, index, unpadded, cell, start)))
+            .collect();
         start.wait();
         let (begun, cpu) = (Instant::now(), cpu_time());
-        let results: Vec<_> = threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        let results: Vec<_> = threads
+            .into_iter()
+            .map(std::thread::ScopedJoinHandle::join)
+            .collect();
         (results, cpu_time().saturating_sub(cpu), begun.elapsed())
     });
     let mut all = Histogram::<u64>::new(3)?;
@@ -86,7 +97,11 @@ fn row(
         root: cell.root.display().to_string(),
         writers: cell.writers,
         size: cell.size,
-        durability: if cell.durability == Level::Data { "data" } else { "buffered" },
+        durability: if cell.durability == Level::Data {
+            "data"
+        } else {
+            "buffered"
+        },
         pad: if unpadded { 0 } else { cell.pad },
         unpadded,
         rep,
@@ -130,7 +145,11 @@ fn write(
 
 fn step(writer: &mut dyn Writer, n: u64, first: u64, payload: &[u8]) -> anyhow::Result<()> {
     writer.append(n, payload)?;
-    if n >= first + OPEN { writer.settle(n - OPEN) } else { Ok(()) }
+    if n >= first + OPEN {
+        writer.settle(n - OPEN)
+    } else {
+        Ok(())
+    }
 }
 
 /// Bytes that no compressor makes smaller.
@@ -149,12 +168,17 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
 
 fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
+    Duration::new(
+        u64::try_from(now.tv_sec).unwrap_or(0),
+        u32::try_from(now.tv_nsec).unwrap_or(0),
+    )
 }
 
 /// Bytes on the disk of the files in a folder, subfolders included.
 fn disk_bytes(folder: &Path) -> u64 {
-    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    let Ok(entries) = fs::read_dir(folder) else {
+        return 0;
+    };
     entries
         .flatten()
         .map(|entry| match entry.metadata() {

@@ -21,7 +21,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use clap::Parser;
 
-use self::arm::{Arm, Kind};
+use self::arm::Kind;
 use self::burner::Burners;
 use self::measure::{Cell, Row, measure};
 
@@ -80,7 +80,10 @@ pub(crate) enum Level {
 /// # Errors
 /// When an arm cannot be opened or written to, or a report cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    ensure!(args.seconds > 0.0 && args.reps > 0, "seconds and reps must be above zero");
+    ensure!(
+        args.seconds > 0.0 && args.reps > 0,
+        "seconds and reps must be above zero"
+    );
     let burners = args.burner.then(Burners::start).transpose()?;
     let mut rows = Vec::new();
     for cell in cells(args) {
@@ -135,9 +138,13 @@ fn turned(arms: &[Kind], rep: u32) -> Vec<Kind> {
 
 /// Measures one arm of one cell in a fresh folder.
 fn one(args: &Args, cell: &Cell, kind: Kind, rep: u32) -> anyhow::Result<Vec<Row>> {
-    let dir = tempfile::Builder::new().prefix("weir-bench-journal-").tempdir_in(&cell.root);
+    let dir = tempfile::Builder::new()
+        .prefix("weir-bench-journal-")
+        .tempdir_in(&cell.root);
     let dir = dir.with_context(|| format!("making a folder in {}", cell.root.display()))?;
-    let arm = kind.open(dir.path(), cell).with_context(|| format!("opening {kind:?}"))?;
+    let arm = kind
+        .open(dir.path(), cell)
+        .with_context(|| format!("opening {kind:?}"))?;
     let beside = arm.folder();
     pad(&beside, cell.pad)?;
     let mut rows = vec![measure(&*arm, kind, cell, rep, false)?];
@@ -192,10 +199,28 @@ mod tests {
         // 4 arms, 2 levels, 2 writer counts, 2 repetitions; unpadded once more.
         assert_eq!(rows.lines().count(), 4 * 2 * 2 * 2 * 3);
         let first: serde_json::Value = serde_json::from_str(rows.lines().next().unwrap()).unwrap();
-        for field in ["arm", "root", "writers", "size", "durability", "pad", "rep", "ops_per_s", "p50_us", "p99_us", "max_us", "cpu_us_per_op", "disk_mib"] {
+        for field in [
+            "arm",
+            "root",
+            "writers",
+            "size",
+            "durability",
+            "pad",
+            "rep",
+            "ops_per_s",
+            "p50_us",
+            "p99_us",
+            "max_us",
+            "cpu_us_per_op",
+            "disk_mib",
+        ] {
             assert!(!first[field].is_null(), "{field}");
         }
         assert!(fs::read_to_string(html).unwrap().contains("<svg"));
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "only the reports are left");
+        assert_eq!(
+            fs::read_dir(dir.path()).unwrap().count(),
+            2,
+            "only the reports are left"
+        );
     }
 }

@@ -44,7 +44,12 @@ impl Naive {
     pub(crate) fn open(dir: &Path, cell: &Cell, occupancy: Occupancy) -> anyhow::Result<Self> {
         let folder = dir.join("records");
         fs::create_dir(&folder)?;
-        let naive = Self { folder, level: cell.durability, occupancy, estimate: AtomicU64::new(0) };
+        let naive = Self {
+            folder,
+            level: cell.durability,
+            occupancy,
+            estimate: AtomicU64::new(0),
+        };
         naive.estimate.store(naive.occupied()?, Ordering::Relaxed);
         Ok(naive)
     }
@@ -62,7 +67,11 @@ impl Naive {
             Occupancy::Walk => self.occupied()?,
             Occupancy::Estimate => {
                 let estimate = self.estimate.fetch_add(len, Ordering::Relaxed);
-                if estimate > CAP / 2 { self.occupied()? } else { estimate }
+                if estimate > CAP / 2 {
+                    self.occupied()?
+                } else {
+                    estimate
+                }
             }
         };
         ensure!(occupied + len <= CAP, "the journal is full");

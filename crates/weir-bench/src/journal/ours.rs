@@ -26,14 +26,26 @@ impl Ours {
             Level::Buffered => Durability::Buffered,
             Level::Data => Durability::Data,
         };
-        let journal = Journal::open(dir, &Options { durability, ..Options::default() })?;
-        Ok(Self { journal, folder: dir.join("segments") })
+        let journal = Journal::open(
+            dir,
+            &Options {
+                durability,
+                ..Options::default()
+            },
+        )?;
+        Ok(Self {
+            journal,
+            folder: dir.join("segments"),
+        })
     }
 }
 
 impl Arm for Ours {
     fn writer(&self, _index: usize) -> anyhow::Result<Box<dyn Writer + '_>> {
-        Ok(Box::new(OurWriter { journal: &self.journal, open: VecDeque::new() }))
+        Ok(Box::new(OurWriter {
+            journal: &self.journal,
+            open: VecDeque::new(),
+        }))
     }
 
     fn folder(&self) -> PathBuf {
@@ -43,7 +55,10 @@ impl Arm for Ours {
 
 impl Writer for OurWriter<'_> {
     fn append(&mut self, n: u64, payload: &[u8]) -> anyhow::Result<()> {
-        let meta = Meta { request: u128::from(n), step: 0 };
+        let meta = Meta {
+            request: u128::from(n),
+            step: 0,
+        };
         self.open.push_back(self.journal.append_blocking(meta, payload)?);
         Ok(())
     }

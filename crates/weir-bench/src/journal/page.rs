@@ -17,7 +17,14 @@ pub(crate) struct Median {
 type CellKey = (String, &'static str, usize, usize, usize, bool);
 
 fn cell(row: &Row) -> CellKey {
-    (row.root.clone(), row.durability, row.size, row.writers, row.pad, row.unpadded)
+    (
+        row.root.clone(),
+        row.durability,
+        row.size,
+        row.writers,
+        row.pad,
+        row.unpadded,
+    )
 }
 
 /// One row for each arm and cell: the medians of its repetitions, the greatest maximum.
@@ -27,8 +34,11 @@ pub(crate) fn medians(rows: &[Row]) -> Vec<Median> {
         groups.entry((cell(row), &row.arm)).or_default().push(row);
     }
     let medians: Vec<Row> = groups.values().filter_map(|group| median_row(group)).collect();
-    let floors: BTreeMap<CellKey, f64> =
-        medians.iter().filter(|row| row.arm == "floor").map(|row| (cell(row), row.ops_per_s)).collect();
+    let floors: BTreeMap<CellKey, f64> = medians
+        .iter()
+        .filter(|row| row.arm == "floor")
+        .map(|row| (cell(row), row.ops_per_s))
+        .collect();
     let with_floor = |row: Row| {
         let of_floor = floors.get(&cell(&row)).map(|floor| row.ops_per_s / floor);
         Median { row, of_floor }
@@ -60,11 +70,27 @@ pub(crate) fn print(medians: &[Median], out: &mut dyn Write) -> anyhow::Result<(
     writeln!(
         out,
         "{:<12} {:<10} {:>6} {:>3}w {:<9} {:>6}  {:>10} {:>8} {:>9} {:>9} {:>10} {:>7} {:>8}",
-        "arm", "root", "bytes", "", "durable", "pad", "ops/s", "x floor", "p50 us", "p99 us", "max us", "cpu us", "MiB"
+        "arm",
+        "root",
+        "bytes",
+        "",
+        "durable",
+        "pad",
+        "ops/s",
+        "x floor",
+        "p50 us",
+        "p99 us",
+        "max us",
+        "cpu us",
+        "MiB"
     )?;
     for Median { row, of_floor } in medians {
         let times = of_floor.map_or_else(|| "-".to_owned(), |x| format!("{x:.2}"));
-        let pad = if row.unpadded { "gone".to_owned() } else { row.pad.to_string() };
+        let pad = if row.unpadded {
+            "gone".to_owned()
+        } else {
+            row.pad.to_string()
+        };
         writeln!(
             out,
             "{:<12} {:<10} {:>6} {:>3}w {:<9} {pad:>6}  {:>10.1} {times:>8} {:>9.1} {:>9.1} {:>10.1} {:>7.1} {:>8.1}",
@@ -98,7 +124,10 @@ pub(crate) fn html(medians: &[Median]) -> String {
     let mut figures: BTreeMap<(String, &str, usize, usize), Vec<&Median>> = BTreeMap::new();
     for median in medians.iter().filter(|m| !m.row.unpadded) {
         let row = &median.row;
-        figures.entry((row.root.clone(), row.durability, row.size, row.writers)).or_default().push(median);
+        figures
+            .entry((row.root.clone(), row.durability, row.size, row.writers))
+            .or_default()
+            .push(median);
     }
     for ((root, durability, size, writers), points) in figures {
         if points.iter().any(|m| m.row.pad > 0) {
@@ -114,7 +143,9 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
-const COLOURS: [&str; 7] = ["#1667b7", "#888888", "#c0392b", "#e08e0b", "#2e8b57", "#8e44ad", "#16a085"];
+const COLOURS: [&str; 7] = [
+    "#1667b7", "#888888", "#c0392b", "#e08e0b", "#2e8b57", "#8e44ad", "#16a085",
+];
 
 #[expect(clippy::cast_precision_loss, reason = "a drawing")]
 fn figure(title: &str, points: &[&Median]) -> String {
@@ -125,7 +156,10 @@ fn figure(title: &str, points: &[&Median]) -> String {
     for median in points {
         arms.entry(&median.row.arm).or_default().push(&median.row);
     }
-    let mut svg = format!("<figure><figcaption>{}</figcaption><svg width=560 height=280>", escape(title));
+    let mut svg = format!(
+        "<figure><figcaption>{}</figcaption><svg width=560 height=280>",
+        escape(title)
+    );
     for power in 0..=6 {
         let at = y(10f64.powi(power));
         let _ = write!(
@@ -135,8 +169,10 @@ fn figure(title: &str, points: &[&Median]) -> String {
     }
     for (colour, (arm, mut rows)) in COLOURS.iter().cycle().zip(arms) {
         rows.sort_by_key(|row| row.pad);
-        let line: Vec<String> =
-            rows.iter().map(|row| format!("{:.1},{:.1}", x(row.pad), y(row.ops_per_s))).collect();
+        let line: Vec<String> = rows
+            .iter()
+            .map(|row| format!("{:.1},{:.1}", x(row.pad), y(row.ops_per_s)))
+            .collect();
         let end = rows.last().map_or(0.0, |row| y(row.ops_per_s));
         let _ = write!(
             svg,
@@ -145,7 +181,10 @@ fn figure(title: &str, points: &[&Median]) -> String {
             escape(arm)
         );
     }
-    let _ = write!(svg, "<text x=420 y=275 font-size=10 text-anchor=end>{widest} files</text></svg></figure>");
+    let _ = write!(
+        svg,
+        "<text x=420 y=275 font-size=10 text-anchor=end>{widest} files</text></svg></figure>"
+    );
     svg
 }
 
@@ -156,7 +195,11 @@ fn table(medians: &[Median]) -> String {
     );
     for Median { row, of_floor } in medians {
         let times = of_floor.map_or_else(String::new, |x| format!("{x:.2}"));
-        let pad = if row.unpadded { "removed".to_owned() } else { row.pad.to_string() };
+        let pad = if row.unpadded {
+            "removed".to_owned()
+        } else {
+            row.pad.to_string()
+        };
         let _ = write!(
             table,
             "<tr><td>{}<td>{}<td>{}<td>{}<td>{}<td>{pad}<td>{:.1}<td>{times}<td>{:.1}<td>{:.1}<td>{:.1}<td>{:.1}<td>{:.1}<td>{:.1}",

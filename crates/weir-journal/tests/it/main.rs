@@ -1,5 +1,9 @@
 //! The journal as its users and its enemies see it: promises, crashes, damage, full disks, bad roots.
-#![expect(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests run on 64 bits and may panic")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "tests run on 64 bits and may panic"
+)]
 
 mod bytes;
 mod crash;

@@ -40,7 +40,9 @@ pub trait Discovery: Send + Sync + 'static {
     ///
     /// # Errors
     /// A line that names the place and what to do.
-    fn watch(&self) -> impl Future<Output = Result<watch::Receiver<Vec<Registration>>, DiscoveryError>> + Send;
+    fn watch(
+        &self,
+    ) -> impl Future<Output = Result<watch::Receiver<Vec<Registration>>, DiscoveryError>> + Send;
 }
 
 /// Discovery does not work.
