@@ -127,7 +127,7 @@ pub enum AppendError {
     Full {
         /// Bytes the record needs, framing included.
         needed: u64,
-        /// Bytes that are left for records.
+        /// Bytes that are left for records; where the disk is full, those in the segments there are.
         free: u64,
         /// The cap.
         capacity: u64,

@@ -221,7 +221,11 @@ impl State {
 
     fn without_spare(&mut self, options: &Options, frame: usize) -> Admit {
         match self.supply.refusal.take() {
-            Some(Refusal::NoSpace) => Admit::Refused(self.full(options, frame)),
+            Some(Refusal::NoSpace) => Admit::Refused(AppendError::Full {
+                needed: sectors(BATCH_HEADER + frame) as u64,
+                free: self.free_here(options),
+                capacity: options.capacity,
+            }),
             Some(Refusal::NotMade(cause)) => Admit::Refused(AppendError::NoSpare { cause }),
             None => {
                 self.supply.wanted = true;
@@ -244,14 +248,18 @@ impl State {
         if self.in_reserve(options) {
             return 0;
         }
+        let more = options.max_segments().saturating_sub(self.segments.len() + 1) as u64;
+        self.free_here(options) + more * options.usable()
+    }
+
+    /// Bytes left in the active segment.
+    fn free_here(&self, options: &Options) -> u64 {
         let taken = if self.open.is_empty() {
             0
         } else {
             sectors(self.open.len()) as u64
         };
-        let here = options.segment_bytes.saturating_sub(self.active.offset + taken);
-        let more = options.max_segments().saturating_sub(self.segments.len() + 1) as u64;
-        here + more * options.usable()
+        options.segment_bytes.saturating_sub(self.active.offset + taken)
     }
 
     /// Bytes of finished work in the segments behind the active one.
