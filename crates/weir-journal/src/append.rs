@@ -14,7 +14,6 @@ use crate::error::AppendError;
 use crate::format::record::{Fields, Kind, data_frame, payload_crc};
 use crate::record::Meta;
 use crate::state::{Admit, Claim, State};
-use crate::upkeep::due;
 
 /// A record that waits to be taken.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +84,7 @@ impl Core {
             Admit::Drain => Ok(Attempt::Drain(state.open.number)),
             // A batch on its way may free a segment once it has arrived.
             Admit::Upkeep if state.leading || state.supply.busy => Ok(Attempt::Upkeep),
-            Admit::Upkeep if due(state, &self.options).is_some() => Ok(Attempt::Upkeep),
+            Admit::Upkeep if self.due(state).is_some() => Ok(Attempt::Upkeep),
             Admit::Upkeep => {
                 state.supply.squeeze = false;
                 let full = state.full(&self.options, frame);
@@ -116,9 +115,9 @@ impl Core {
         Ok(taken.seq)
     }
 
-    fn await_upkeep<'a>(&'a self, state: Guard<'a>) -> Guard<'a> {
+    fn await_upkeep<'a>(&'a self, mut state: Guard<'a>) -> Guard<'a> {
         if self.threaded() {
-            self.call_upkeep(&state);
+            self.call_upkeep(&mut state);
             return self.wait_room(state);
         }
         drop(state);
@@ -166,7 +165,7 @@ impl<'a> Append<'a> {
             }
             Attempt::Upkeep => {
                 state.room_wakers.push(context.waker().clone());
-                self.core.call_upkeep(&state);
+                self.core.call_upkeep(&mut state);
                 Poll::Pending
             }
         }

@@ -121,6 +121,11 @@ impl Outgoing {
         }
     }
 
+    /// The segment it goes to.
+    pub(crate) fn segment(&self) -> u64 {
+        self.header.segment
+    }
+
     /// The low water its header tells.
     pub(crate) fn low_water(&self) -> u64 {
         self.header.low_water

@@ -49,7 +49,7 @@ impl Core {
         let Some(mut batch) = self.take(&mut state) else {
             return state;
         };
-        let (number, told) = (batch.number, batch.low_water());
+        let (number, told, segment) = (batch.number, batch.low_water(), batch.segment());
         drop(state);
         let watch = Watch { core: self, number };
         let started = Instant::now();
@@ -70,12 +70,13 @@ impl Core {
                 }
                 state.counters.batch_records.add(u64::from(batch.count));
                 state.counters.write_us.add_micros(took);
+                state.supply.look |= segment != state.active.id;
                 state.retire();
                 self.wake(&mut state, number)
             }
             Err((step, e)) => self.poison(&mut state, step, &e.to_string()),
         };
-        self.call_upkeep(&state);
+        self.call_upkeep(&mut state);
         if woken.is_empty() {
             return state;
         }

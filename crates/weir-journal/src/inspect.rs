@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use crate::error::{OpenError, ReadError};
 use crate::format::segment::SegmentHeader;
-use crate::fs::{Fs, How, NodeKind, RealFs};
+use crate::fs::{Fs, How, RealFs};
+use crate::open::is_folder;
 use crate::options::{Durability, Options, Upkeep};
 use crate::read::{payload_of, read_frame};
 use crate::record::{OpenRecord, Record};
@@ -70,22 +71,10 @@ pub(crate) fn existing(root: &Path) -> Result<Slots, OpenError> {
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let dir = root.join(SEGMENTS);
     for path in [root, &dir] {
-        match fs.kind(path).map_err(OpenError::io("looking at", path))? {
-            Some(NodeKind::Dir) => {}
-            Some(NodeKind::Symlink) if path == root => {}
-            Some(_) => {
-                let (found, wanted) = ("not a folder", "a folder of a journal");
-                return Err(OpenError::Unexpected {
-                    path: path.to_owned(),
-                    found,
-                    wanted,
-                });
-            }
-            None => {
-                return Err(OpenError::Missing {
-                    path: path.to_owned(),
-                });
-            }
+        if !is_folder(&*fs, path, path == root)? {
+            return Err(OpenError::Missing {
+                path: path.to_owned(),
+            });
         }
     }
     Ok(Slots { fs, dir })

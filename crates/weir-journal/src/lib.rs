@@ -27,6 +27,7 @@ mod read;
 mod record;
 mod recover;
 mod repair;
+mod resume;
 mod settle;
 mod slots;
 mod state;

@@ -12,7 +12,7 @@ impl Core {
             state.marks_armed = true;
             self.flush.notify_one();
         }
-        self.call_upkeep(&state);
+        self.call_upkeep(&mut state);
         let woken = self.wake_room(&mut state);
         drop(state);
         wake_all(woken);

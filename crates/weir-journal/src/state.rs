@@ -47,6 +47,20 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
+    /// Segment `id` in slot `slot`, with no batch.
+    pub(crate) fn empty(id: u64, slot: u64) -> Self {
+        Self {
+            id,
+            slot,
+            live: 0,
+            live_bytes: 0,
+            end: DATA_START,
+            last_batch: 0,
+            hold: 0,
+            dirty: None,
+        }
+    }
+
     /// Bytes of batches in it.
     pub(crate) fn data(&self) -> u64 {
         self.end.saturating_sub(DATA_START)
@@ -76,6 +90,9 @@ pub(crate) struct Supply {
     pub(crate) retired: VecDeque<(u64, u64)>,
     /// A slot is being worked on.
     pub(crate) busy: bool,
+    /// Some segment was filled or emptied since the segments were last looked over: no call looks at all of them
+    /// unless this is set.
+    pub(crate) look: bool,
     /// Files being made.
     pub(crate) making: usize,
     /// An append waits for a spare.
@@ -150,6 +167,35 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// A state with no record, whose next batch is `number`.
+    pub(crate) fn starting(journal: u128, active: Active, supply: Supply, number: u64) -> Self {
+        Self {
+            active,
+            open: OpenBatch::new(number, Vec::new()),
+            spare_buffer: Vec::new(),
+            leading: false,
+            chain: 0,
+            written: number - 1,
+            durable: number - 1,
+            told: 0,
+            told_durably: 0,
+            next_seq: 1,
+            index: BTreeMap::new(),
+            segments: VecDeque::new(),
+            supply,
+            marks: Vec::new(),
+            marks_armed: false,
+            poison: None,
+            wakers: Vec::new(),
+            room_wakers: Vec::new(),
+            waiting: [0; 2],
+            waiting_room: 0,
+            closing: false,
+            journal,
+            counters: Counters::default(),
+        }
+    }
+
     /// Whether batch `number` is as durable as an acknowledgement promises.
     pub(crate) fn done(&self, number: u64, level: Durability) -> bool {
         number
@@ -216,6 +262,7 @@ impl State {
             return Admit::Refused(self.full(options, frame));
         }
         self.supply.squeeze = true;
+        self.supply.look = true;
         Admit::Upkeep
     }
 
@@ -282,6 +329,7 @@ impl State {
 
     fn rotate(&mut self, spare: Spare, level: Durability) {
         self.counters.rotations += 1;
+        self.supply.look = true;
         if let Some(last) = self.segments.back_mut()
             && level == Durability::Data
         {
@@ -291,16 +339,7 @@ impl State {
         self.active.id = spare.id;
         self.active.seed = Seed::new(self.journal, spare.id);
         self.active.offset = DATA_START;
-        self.segments.push_back(Segment {
-            id: spare.id,
-            slot: spare.slot,
-            live: 0,
-            live_bytes: 0,
-            end: DATA_START,
-            last_batch: 0,
-            hold: 0,
-            dirty: None,
-        });
+        self.segments.push_back(Segment::empty(spare.id, spare.slot));
     }
 
     /// Puts a record into the open batch, which has room for it. Returns the batch's number.
@@ -332,6 +371,7 @@ impl State {
         };
         self.counters.settled += 1;
         self.supply.carried_in_vain = 0;
+        self.supply.look |= self.supply.stuck;
         self.supply.stuck = false;
         self.release(&located);
         self.marks.push((seq, located.segment));
@@ -344,6 +384,8 @@ impl State {
         if let Some(segment) = self.segment(located.segment) {
             segment.live = segment.live.saturating_sub(1);
             segment.live_bytes = segment.live_bytes.saturating_sub(u64::from(located.len));
+            let emptied = segment.live == 0;
+            self.supply.look |= emptied;
         }
     }
 

@@ -32,7 +32,7 @@ pub(crate) enum Work {
 }
 
 /// The most useful thing to do, if any.
-pub(crate) fn due(state: &State, options: &Options) -> Option<Work> {
+fn due(state: &State, options: &Options) -> Option<Work> {
     if state.poison.is_some() || state.supply.busy {
         return None;
     }
@@ -54,6 +54,9 @@ pub(crate) fn due(state: &State, options: &Options) -> Option<Work> {
             .is_some_and(|(id, _)| *id < state.told_durably)
     {
         return Some(Work::Remove);
+    }
+    if !supply.look {
+        return None;
     }
     let sealed = state.segments.len().saturating_sub(1);
     let dirty = state
@@ -93,10 +96,17 @@ fn straggler(state: &State, options: &Options) -> Option<u64> {
 
 impl Core {
     /// Tells the upkeep thread when there is something to do.
-    pub(crate) fn call_upkeep(&self, state: &State) {
-        if self.threaded() && due(state, &self.options).is_some() {
+    pub(crate) fn call_upkeep(&self, state: &mut State) {
+        if self.threaded() && self.due(state).is_some() {
             self.work.notify_one();
         }
+    }
+
+    /// [`due`], remembering that the segments were looked over.
+    pub(crate) fn due(&self, state: &mut State) -> Option<Work> {
+        let work = due(state, &self.options);
+        state.supply.look &= work.is_some() || state.supply.busy;
+        work
     }
 
     /// Does all that is due, for journals without threads.
@@ -110,7 +120,7 @@ impl Core {
     pub(crate) fn upkeep_thread(&self) {
         loop {
             let mut state = self.lock();
-            while due(&state, &self.options).is_none() {
+            while self.due(&mut state).is_none() {
                 if state.closing {
                     return;
                 }
@@ -144,6 +154,7 @@ impl Core {
         let mut state = self.lock();
         state.supply.busy = false;
         state.supply.squeeze = false;
+        state.supply.look = true;
         if let Err((step, cause)) = done {
             let woken = self.poison(&mut state, step, &cause);
             drop(state);

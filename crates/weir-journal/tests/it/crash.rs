@@ -246,5 +246,5 @@ pub(crate) fn worlds(seeds: std::ops::Range<u64>, mutation: Option<Mutation>) ->
 
 #[test]
 fn no_crash_at_any_operation_breaks_a_promise() {
-    worlds(0..3000, None).unwrap();
+    worlds(0..2000, None).unwrap();
 }

@@ -80,7 +80,7 @@ fn foreign_files_are_left_alone_and_mentioned_once() {
     }
     symlink("/nowhere", segments.join("link")).unwrap();
     std::fs::create_dir(segments.join("lost+found")).unwrap();
-    std::fs::set_permissions(segments.join("1.seg"), std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(segments.join("1.seg"), std::fs::Permissions::from_mode(0o000)).unwrap();
     std::fs::write(segments.join("00000099.new"), b"half a segment").unwrap();
     let journal = Journal::open(dir.path(), &options()).unwrap();
     assert_eq!(journal.report().foreign.0, 5);
