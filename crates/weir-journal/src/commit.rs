@@ -63,7 +63,6 @@ impl Core {
             Ok(chain) => {
                 state.chain = chain;
                 state.written = number;
-                state.told = told;
                 if self.options.durability == Durability::Data {
                     state.durable = number;
                     state.told_durably = told;
@@ -87,6 +86,7 @@ impl Core {
 
     /// Takes the open batch, with the settle marks that fit, and opens the next one behind it.
     fn take(&self, state: &mut State) -> Option<Outgoing> {
+        state.rotate_for_marks(&self.options);
         if !state.has_news(&self.options) {
             return None;
         }
@@ -110,6 +110,7 @@ impl Core {
         if let Some(segment) = state.segments.back_mut() {
             segment.end = offset;
             segment.last_batch = batch.number;
+            segment.told = batch.low_water();
             if self.options.durability == Durability::Buffered {
                 segment.dirty = Some(file);
             }
@@ -127,6 +128,7 @@ impl Core {
             state.open.number
         };
         while state.written < number {
+            state.rotate_for_marks(&self.options);
             if !state.leading && !state.has_news(&self.options) {
                 break;
             }
@@ -150,14 +152,11 @@ impl Core {
                 state.durable = state.durable.max(target);
                 break;
             };
-            let up_to = state
-                .written
-                .min(state.segment(id).map_or(0, |segment| segment.last_batch));
-            let told = if up_to == state.written {
-                state.told
-            } else {
-                state.told_durably
-            };
+            let (last, told) = state
+                .segment(id)
+                .map_or((0, 0), |segment| (segment.last_batch, segment.told));
+            let up_to = state.written.min(last);
+            let told = if up_to == last { told } else { 0 };
             drop(state);
             let synced = sync(&*file, Step::Flush);
             state = self.lock();

@@ -207,14 +207,11 @@ fn counted(id: u64, slot: u64, end: u64, last_batch: u64, found: &Survey) -> Seg
     let here = found.replay.open.values().filter(|at| at.segment == id);
     let (live, live_bytes) = here.fold((0, 0), |(n, bytes), at| (n + 1, bytes + u64::from(at.len)));
     Segment {
-        id,
-        slot,
         live,
         live_bytes,
         end,
         last_batch,
-        hold: 0,
-        dirty: None,
+        ..Segment::empty(id, slot)
     }
 }
 

@@ -40,6 +40,8 @@ pub(crate) struct Segment {
     pub(crate) end: u64,
     /// Its last batch.
     pub(crate) last_batch: u64,
+    /// The low water that batch tells.
+    pub(crate) told: u64,
     /// The batch that must be durable before the segment is given up: the newest copy of a record it held.
     pub(crate) hold: u64,
     /// Written and not synced.
@@ -56,6 +58,7 @@ impl Segment {
             live_bytes: 0,
             end: DATA_START,
             last_batch: 0,
+            told: 0,
             hold: 0,
             dirty: None,
         }
@@ -143,8 +146,7 @@ pub(crate) struct State {
     pub(crate) chain: u32,
     pub(crate) written: u64,
     pub(crate) durable: u64,
-    /// The low water that the last written batch tells, and that a durable one does.
-    pub(crate) told: u64,
+    /// The low water that a durable batch tells.
     pub(crate) told_durably: u64,
     pub(crate) next_seq: u64,
     pub(crate) index: BTreeMap<u64, Located>,
@@ -177,7 +179,6 @@ impl State {
             chain: 0,
             written: number - 1,
             durable: number - 1,
-            told: 0,
             told_durably: 0,
             next_seq: 1,
             index: BTreeMap::new(),
@@ -399,6 +400,20 @@ impl State {
             && let Some(oldest) = self.segments.pop_front()
         {
             self.supply.retired.push_back((oldest.id, oldest.slot));
+        }
+    }
+
+    /// Goes to the next segment when settle marks wait, nothing else does, and this one is full to the brim.
+    pub(crate) fn rotate_for_marks(&mut self, options: &Options) {
+        let full = self.active.offset + SECTOR as u64 > options.segment_bytes;
+        let allowed = self.segments.len() + 2 <= options.max_segments();
+        if full
+            && allowed
+            && self.open.is_empty()
+            && !self.marks.is_empty()
+            && let Some(spare) = self.supply.spares.pop_front()
+        {
+            self.rotate(spare, options.durability);
         }
     }
 

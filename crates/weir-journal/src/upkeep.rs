@@ -265,7 +265,7 @@ impl Core {
         let Some(file) = segment.dirty.clone() else {
             return Ok(());
         };
-        let last = segment.last_batch;
+        let (last, told) = (segment.last_batch, segment.told);
         drop(state);
         sync(&*file, Step::Flush).map_err(|e| (Step::Flush, e.to_string()))?;
         let mut state = self.lock();
@@ -273,6 +273,7 @@ impl Core {
             segment.dirty = None;
         }
         state.durable = state.durable.max(last);
+        state.told_durably = state.told_durably.max(told);
         state.retire();
         Ok(())
     }

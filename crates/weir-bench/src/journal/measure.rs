@@ -71,7 +71,7 @@ pub(crate) fn measure(
             .collect();
         (results, cpu_time().saturating_sub(cpu), begun.elapsed())
     });
-    let mut all = Histogram::<u64>::new(3)?;
+    let mut all = latencies()?;
     for result in results {
         let seen = result.map_err(|_| anyhow::anyhow!("a writer panicked"))?;
         all.add(seen.with_context(|| format!("writing to {}", kind.name()))?)?;
@@ -125,7 +125,7 @@ fn write(
 ) -> anyhow::Result<Histogram<u64>> {
     let opened = arm.writer(index);
     let payload = noise(index as u64, cell.size);
-    let mut seen = Histogram::<u64>::new(3)?;
+    let mut seen = latencies()?;
     start.wait();
     let mut writer = opened?;
     let until = Instant::now() + cell.time;
@@ -141,6 +141,11 @@ fn write(
         seen.saturating_record(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
         n += 1;
     }
+}
+
+/// Nanoseconds up to a minute.
+fn latencies() -> anyhow::Result<Histogram<u64>> {
+    Ok(Histogram::new_with_bounds(1, 60_000_000_000, 3)?)
 }
 
 fn step(writer: &mut dyn Writer, n: u64, first: u64, payload: &[u8]) -> anyhow::Result<()> {

@@ -216,6 +216,9 @@ mod tests {
         ] {
             assert!(!first[field].is_null(), "{field}");
         }
+        assert!(
+            first["p50_us"].as_f64().unwrap() > 0.1 && first["max_us"].as_f64() >= first["p99_us"].as_f64()
+        );
         assert!(fs::read_to_string(html).unwrap().contains("<svg"));
         assert_eq!(
             fs::read_dir(dir.path()).unwrap().count(),
