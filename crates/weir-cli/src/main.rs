@@ -28,9 +28,13 @@ enum Bench {
     Journal(weir_bench::journal::Args),
 }
 
-fn main() -> anyhow::Result<ExitCode> {
-    match Cli::parse().command {
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
         Command::Journal(args) => journal::run(&args),
         Command::Bench(Bench::Journal(args)) => weir_bench::journal::run(&args).map(|()| ExitCode::SUCCESS),
-    }
+    };
+    done.unwrap_or_else(|e| {
+        eprintln!("weir: {e:#}");
+        ExitCode::FAILURE
+    })
 }

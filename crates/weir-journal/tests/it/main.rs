@@ -4,7 +4,10 @@
     clippy::cast_possible_truncation,
     reason = "tests run on 64 bits and may panic"
 )]
-#![expect(clippy::print_stdout, reason = "children of tests speak to their parent on it")]
+#![expect(
+    clippy::print_stdout,
+    reason = "children of tests speak to their parent on it"
+)]
 
 mod bytes;
 mod crash;
