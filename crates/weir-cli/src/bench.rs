@@ -22,6 +22,8 @@ pub(crate) struct BenchArgs {
 enum Bench {
     /// Compare response planes: the same streams over each, frontend and workers as two pinned processes.
     Plane(PlaneArgs),
+    /// Time the hop journal beside its peers, the bare write, and the journal it replaces.
+    Journal(weir_bench::journal::Args),
     /// Time the model engine, beside llama.cpp where a Python that has it is given.
     Model(crate::bench_model::BenchModelArgs),
     /// One process of a rep; started by `weir bench plane`.
@@ -82,6 +84,7 @@ struct PlaneArgs {
 /// A core is absent, the rows cannot be written, or a stream of some rep was not delivered as sent.
 pub(crate) fn run(args: BenchArgs) -> Result<()> {
     match args.bench {
+        Bench::Journal(args) => weir_bench::journal::run(&args),
         Bench::Model(args) => crate::bench_model::run(&args),
         Bench::PlaneSide { spec } => plane::run_side(&spec),
         Bench::Plane(args) => run_plane(&args),

@@ -9,9 +9,9 @@ use clap::error::ErrorKind;
 #[error("{0}")]
 pub(crate) struct Usage(String);
 
-/// What is wrong has been said already, by a child process: no further line.
+/// What is wrong has been said already, by a child process or as the command's answer: no further line.
 #[derive(Debug, thiserror::Error)]
-#[error("a child process ended with code {0}")]
+#[error("ended with code {0}")]
 pub(crate) struct AlreadySaid(pub(crate) u8);
 
 /// An error of the caller: names what is wrong and what to do.

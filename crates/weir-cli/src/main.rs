@@ -11,6 +11,7 @@ mod exit;
 mod frontend;
 mod generate;
 mod interrupt;
+mod journal;
 mod load;
 mod logs;
 mod model;
@@ -50,6 +51,8 @@ enum Command {
     Generate(generate::GenerateArgs),
     /// Turn bytes into the token ids of a model.
     Tokenize(tokenize::TokenizeArgs),
+    /// Look at and resolve what a hop journal holds.
+    Journal(journal::Args),
 }
 
 impl Command {
@@ -63,6 +66,7 @@ impl Command {
             Self::Model(args) => model::run(args),
             Self::Generate(args) => generate::run(args),
             Self::Tokenize(args) => tokenize::run(args),
+            Self::Journal(args) => journal::run(&args),
         }
     }
 }
