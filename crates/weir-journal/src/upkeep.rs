@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use crate::core::{Core, Guard, wake_all};
 use crate::error::Poison;
-use crate::format::record::{Fields, Kind, payload_crc};
+use crate::format::batch::BATCH_HEADER;
+use crate::format::record::{Fields, Kind, data_frame, payload_crc};
 use crate::format::segment::SegmentHeader;
 use crate::fs::{FsFile, How, Step, sync};
 use crate::options::{Durability, Options};
@@ -293,33 +294,32 @@ impl Core {
             .fs
             .open(&path, How::Read)
             .map_err(|e| (Step::Carry, e.to_string()))?;
-        let mut last = 0;
+        let limit = self.options.batch_limit().saturating_sub(BATCH_HEADER);
+        let (mut last, mut chunk, mut size) = (0, Vec::new(), 0);
         for (seq, at) in open.into_iter().filter(|(_, at)| at.segment == id) {
             let payload = self.read_payload(&*file, seq, &at);
             let payload = payload.map_err(|e| (Step::Carry, e.to_string()))?;
-            last = self.carry_one(seq, &at, &payload).map_err(told)?.unwrap_or(last);
+            let frame = data_frame(payload.len());
+            if size + frame > limit {
+                last = self
+                    .carry_chunk(&std::mem::take(&mut chunk), size)
+                    .map_err(told)?
+                    .unwrap_or(last);
+                size = 0;
+            }
+            size += frame;
+            chunk.push((seq, at, payload));
         }
+        last = self.carry_chunk(&chunk, size).map_err(told)?.unwrap_or(last);
         self.settle_carry(last).map_err(told)
     }
 
-    /// Copies one record, if it is still open and still there. Returns its batch.
-    fn carry_one(&self, seq: u64, at: &Located, payload: &[u8]) -> Result<Option<u64>, Poison> {
-        let crc = payload_crc(payload);
-        let fields = Fields {
-            seq,
-            meta: at.meta,
-            at_ms: at.at_ms,
-        };
+    /// Copies records that take `size` bytes into one batch, those that are still open and still there. In one go:
+    /// scattered over many batches they would need more room than the reserve has. Returns the batch.
+    fn carry_chunk(&self, chunk: &[(u64, Located, Vec<u8>)], size: usize) -> Result<Option<u64>, Poison> {
         let mut state = self.lock();
         loop {
-            if state.index.get(&seq) != Some(at) {
-                return Ok(None);
-            }
-            match state.admit(
-                &self.options,
-                crate::format::record::data_frame(payload.len()),
-                Claim::Carry,
-            ) {
+            match state.admit(&self.options, size, Claim::Carry) {
                 Admit::Here => break,
                 Admit::Drain => {
                     let number = state.open.number;
@@ -332,13 +332,25 @@ impl Core {
                 }
             }
         }
-        state.release(at);
-        let number = state.encode(Kind::Carry, &fields, payload, crc);
-        state.counters.carried += 1;
-        if let Some(segment) = state.segment(at.segment) {
-            segment.hold = number;
+        let mut batch = None;
+        for (seq, at, payload) in chunk {
+            if state.index.get(seq) != Some(at) {
+                continue;
+            }
+            state.release(at);
+            let fields = Fields {
+                seq: *seq,
+                meta: at.meta,
+                at_ms: at.at_ms,
+            };
+            let number = state.encode(Kind::Carry, &fields, payload, payload_crc(payload));
+            state.counters.carried += 1;
+            if let Some(segment) = state.segment(at.segment) {
+                segment.hold = number;
+            }
+            batch = Some(number);
         }
-        Ok(Some(number))
+        Ok(batch)
     }
 
     /// Makes copies up to batch `number` durable, so that what they replace can be given up.
