@@ -413,13 +413,17 @@ mod tests {
     fn damage_is_told_with_what_can_be_saved_and_repaired_without_deleting_anything() {
         let (dir, _) = journal();
         let root = dir.path();
-        assert!(text(|out| check(out, root, false).map(|_| ())).starts_with("sound"));
+        assert!(text(|out| check(out, root, false)).starts_with("sound"));
         assert!(repair_root(&mut Vec::new(), root, true, false).is_err());
         let file = root.join("segments/00000001.seg");
         let mut bytes = std::fs::read(&file).unwrap();
         bytes[8192 + 512 + 90] ^= 0xFF;
         std::fs::write(&file, &bytes).unwrap();
-        let told = text(|out| check(out, root, false).map(|_| ()));
+        let told = text(|out| {
+            let damaged = check(out, root, false).unwrap_err();
+            assert_eq!(damaged.downcast_ref::<AlreadySaid>().unwrap().0, 1);
+            Ok(())
+        });
         assert!(
             told.contains("offset 8704") && told.contains("can be saved: 2 open records"),
             "{told}"
