@@ -127,6 +127,9 @@ async fn welcome(
 
 /// Dials and shakes hands, or finds the link that exists.
 pub(crate) async fn connect(node: &Arc<NodeShared>, addr: SocketAddr) -> Result<Arc<Link>, ConnectError> {
+    if !addr.ip().is_loopback() {
+        return Err(ConnectError::NotLoopback { addr });
+    }
     let after = node.config.handshake_timeout;
     let shaken = timeout(after, async {
         let mut stream = TcpStream::connect(addr).await?;

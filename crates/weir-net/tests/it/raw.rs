@@ -369,6 +369,14 @@ async fn a_peer_that_has_dialled_already_is_found_by_dialling_it() {
 }
 
 #[tokio::test]
+async fn nothing_beyond_loopback_is_dialled() {
+    let node = Node::bind(NodeConfig::default()).await.unwrap();
+    let addr = ([192, 0, 2, 1], 7000).into();
+    let error = node.connect(addr).await.unwrap_err();
+    assert!(matches!(error, weir_net::ConnectError::NotLoopback { addr: named } if named == addr));
+}
+
+#[tokio::test]
 async fn a_silent_peer_is_lost_and_a_quiet_one_is_kept() {
     let timeout = std::time::Duration::from_millis(200);
     let pair = Pair::with(NodeConfig {
