@@ -9,10 +9,13 @@ mod call;
 mod config;
 mod counters;
 mod deadline_queue;
+mod dirty;
 mod error;
 mod handshake;
 mod link;
 mod listen;
+#[cfg(all(test, weir_loom))]
+mod loom_models;
 mod metrics;
 mod node;
 mod peer;
@@ -20,6 +23,7 @@ mod reader;
 mod sender;
 mod slot_set;
 mod slot_table;
+mod staging;
 mod sync;
 mod writer;
 

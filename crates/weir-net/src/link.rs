@@ -13,11 +13,17 @@ use std::{
     time::Duration,
 };
 
-use atomic_waker::AtomicWaker;
 use tokio::{sync::Notify, task::AbortHandle};
 use weir_proto::{LaneKey, Outbox, wire::Hello};
 
-use crate::{counters::LinkCounters, node::NodeShared, slot_set::SlotSet, sync::Mutex};
+use crate::{
+    counters::LinkCounters,
+    dirty::Dirty,
+    node::NodeShared,
+    slot_set::SlotSet,
+    staging,
+    sync::{AtomicWaker, Mutex},
+};
 
 /// Handlers a peer may announce.
 const MAX_HANDLERS: usize = 1024;
@@ -36,8 +42,7 @@ pub(crate) struct Link {
     pub(crate) outbox: Mutex<Outbox<Waker>>,
     pub(crate) writer: AtomicWaker,
     /// Slots with something due to the peer.
-    pub(crate) dirty: SlotSet,
-    pub(crate) dirty_set: AtomicBool,
+    pub(crate) dirty: Dirty,
     /// Slots minted for this link.
     pub(crate) owned: SlotSet,
     /// The last frame number taken from the peer.
@@ -69,8 +74,7 @@ impl Link {
             dialed,
             outbox: Mutex::new(Outbox::new(lane)),
             writer: AtomicWaker::new(),
-            dirty: SlotSet::default(),
-            dirty_set: AtomicBool::new(false),
+            dirty: Dirty::new(),
             owned: SlotSet::default(),
             taken: AtomicU64::new(0),
             ack_due: AtomicBool::new(false),
@@ -92,21 +96,13 @@ impl Link {
     /// Runs `change` on the outbox and wakes the writer if it sleeps and there is work now.
     #[inline]
     pub(crate) fn stage<R>(&self, change: impl FnOnce(&mut Outbox<Waker>) -> R) -> R {
-        let mut outbox = self.outbox.lock();
-        let result = change(&mut outbox);
-        let wake = outbox.must_wake();
-        drop(outbox);
-        if wake {
-            self.writer.wake();
-        }
-        result
+        staging::stage(&self.outbox, &self.writer, change)
     }
 
     /// The slot at `index` has something due to the peer.
     #[inline]
     pub(crate) fn mark(&self, index: u32) {
-        self.dirty.insert(index);
-        if !self.dirty_set.swap(true, Ordering::AcqRel) {
+        if self.dirty.mark(index) {
             self.writer.wake();
         }
     }

@@ -22,7 +22,11 @@ use weir_proto::{
     wire::{FRAME_HEADER, FrameHeader, FrameKind},
 };
 
-use crate::{counters::add, link::Link};
+use crate::{
+    counters::add,
+    link::Link,
+    staging::{self, Due},
+};
 
 /// Bulk is written in pieces of at most this size, everything urgent before each.
 const PIECE: usize = 64 * 1024;
@@ -94,20 +98,16 @@ impl Writer {
 
     /// Why to write now, or sleep until something is staged, a slot is dirty, or a timer fires.
     fn poll_cause(&mut self, cx: &mut Context<'_>) -> Poll<Cause> {
-        self.link.writer.register(cx.waker());
-        if self.link.is_closing() || self.link.is_gone() {
+        let link = &self.link;
+        let due = staging::look(&link.outbox, &link.dirty, &link.writer, cx.waker());
+        if link.is_closing() || link.is_gone() {
             return Poll::Ready(Cause::Close);
         }
-        {
-            let mut outbox = self.link.outbox.lock();
-            if outbox.has_work() {
-                return Poll::Ready(Cause::Work);
-            }
-            outbox.sleep();
+        if due == Due::Work {
+            return Poll::Ready(Cause::Work);
         }
-        let dirty = self.link.dirty_set.load(Ordering::Acquire);
         let ack = self.link.ack_due.load(Ordering::Acquire);
-        if dirty && self.linger.is_none() {
+        if due == Due::Replies && self.linger.is_none() {
             let linger = self.link.node.config.reply_linger;
             if linger.is_zero() {
                 return Poll::Ready(Cause::Work);
@@ -211,9 +211,6 @@ impl Writer {
     }
 
     fn render_control(&mut self) {
-        if !self.link.dirty_set.swap(false, Ordering::AcqRel) {
-            return;
-        }
         let (link, control) = (&self.link, &mut self.control);
         let now = link.node.now();
         let (mut visits, mut grants) = (0, 0);
