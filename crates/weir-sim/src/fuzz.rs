@@ -13,8 +13,11 @@ use crate::Side;
 
 pub use crate::script::pair;
 
-/// A target by its name.
-pub const TARGETS: [(&str, fn(&[u8])); 5] = [
+/// A target: it panics when its property does not hold.
+pub type Target = fn(&[u8]);
+
+/// Every target by its name.
+pub const TARGETS: [(&str, Target); 5] = [
     ("frame", frame),
     ("record", record),
     ("ticket", ticket),

@@ -1,5 +1,7 @@
 //! Worlds by seed. `WEIR_SIM_SEEDS=N` lives through N worlds, `WEIR_SIM_SEED=K` through one, with its trace.
 
+#![expect(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
+
 mod replay;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -40,7 +40,7 @@ fn mutate(input: &mut Vec<u8>, other: &[u8], rng: &mut Rng) {
     input.truncate(4096);
 }
 
-fn holds(name: &str, target: fn(&[u8]), input: &[u8]) {
+fn holds(name: &str, target: fuzz::Target, input: &[u8]) {
     if catch_unwind(AssertUnwindSafe(|| target(input))).is_err() {
         let hex = input.iter().fold(String::new(), |mut hex, byte| {
             let _ = write!(hex, "{byte:02x}");
