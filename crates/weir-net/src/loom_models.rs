@@ -6,6 +6,7 @@
 use std::{future::poll_fn, sync::Arc, task::Poll};
 
 use bytes::Bytes;
+use loom::sync::atomic::AtomicBool;
 use loom::{future::block_on, thread};
 use weir_proto::{
     Accept, Claim, Deliver, Ending, Extent, LaneKey, Mark, Outbox, Time, Turn, Window,
@@ -17,7 +18,7 @@ use crate::{
     slot_set::SlotSet,
     slot_table::SlotTable,
     staging::{self, Due},
-    sync::{AtomicBool, AtomicWaker, Mutex},
+    sync::{AtomicWaker, Mutex},
 };
 
 const LANE: LaneKey = LaneKey(1);

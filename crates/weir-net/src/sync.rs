@@ -39,9 +39,11 @@ impl<T> Mutex<T> {
 mod under_loom {
     use std::{sync::atomic::Ordering, task::Waker};
 
+    use loom::sync::atomic::AtomicBool;
+
     pub(crate) use loom::sync::{
         MutexGuard,
-        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64},
+        atomic::{AtomicU8, AtomicU32, AtomicU64},
     };
 
     /// loom's, with the signature of the crate `atomic-waker`.
