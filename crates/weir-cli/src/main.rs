@@ -6,6 +6,7 @@
 mod bench;
 mod bench_model;
 mod duration;
+mod engines;
 mod exit;
 mod frontend;
 mod generate;

@@ -1,15 +1,10 @@
 //! `weir worker`: one process that hosts engines.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::Result;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use tokio::time::Instant;
-use weir_engine::{
-    Engine,
-    mock::{MockConfig, MockEngine},
-    scripted::{ScriptedConfig, ScriptedEngine},
-};
 use weir_net::NodeConfig;
 use weir_serve::{
     discovery::{Directory, Discovery},
@@ -17,6 +12,7 @@ use weir_serve::{
 };
 
 use crate::{
+    engines::EngineArgs,
     exit::usage,
     process::{ProcessArgs, Stop, Stops, print_ready, run_on},
 };
@@ -45,54 +41,6 @@ pub(crate) struct WorkerArgs {
     process: ProcessArgs,
 }
 
-/// Which engines a process hosts.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct EngineArgs {
-    /// Engine of every worker.
-    #[arg(long, value_enum, default_value = "mock")]
-    pub(crate) engine: EngineKind,
-    /// Workers (engines) in a process.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
-    pub(crate) workers: u16,
-    /// Divides the mock engine's times; `inf` for no waiting at all.
-    #[arg(long, default_value_t = 1.0, value_parser = parse_speedup)]
-    pub(crate) speedup: f64,
-}
-
-/// Engines by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum EngineKind {
-    /// Makes tokens up, with a model's timing.
-    Mock,
-    /// Plays the script that a request brings.
-    Scripted,
-}
-
-fn parse_speedup(text: &str) -> Result<f64, String> {
-    let speedup: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if speedup > 0.0 {
-        Ok(speedup)
-    } else {
-        Err("it must be over 0".to_owned())
-    }
-}
-
-impl EngineArgs {
-    fn start(&self) -> Vec<Arc<dyn Engine>> {
-        (0..self.workers).map(|_| self.start_one()).collect()
-    }
-
-    fn start_one(&self) -> Arc<dyn Engine> {
-        match self.engine {
-            EngineKind::Mock => Arc::new(MockEngine::start(&MockConfig {
-                speedup: self.speedup,
-                ..Default::default()
-            })),
-            EngineKind::Scripted => Arc::new(ScriptedEngine::start(&ScriptedConfig::default())),
-        }
-    }
-}
-
 /// Runs `weir worker`.
 ///
 /// # Errors
@@ -108,7 +56,8 @@ async fn serve(args: WorkerArgs) -> Result<()> {
         .name
         .clone()
         .unwrap_or_else(|| format!("w{}", std::process::id()));
-    let host = WorkerHost::start(&name, NodeConfig::default(), args.engines.start())
+    let engines = args.engines.start(args.process.threads)?;
+    let host = WorkerHost::start(&name, NodeConfig::default(), engines)
         .await
         .map_err(usage)?;
     let _metrics = serve_metrics(&args, &host).await?;
