@@ -1,5 +1,6 @@
 """Bytes on the plane's port that are no plane: that connection ends, the process and everyone else go on."""
 
+import contextlib
 import glob
 import json
 import socket
@@ -35,8 +36,9 @@ def measure(figures, fleet):
     figures.at_least("nodes found in the run directory", len(addresses), len(fleet.workers))
     right = 0
     before = _malformed(fleet)
-    for name, data in NOISE.items():
-        ended = [_is_ended(address, data) for address in addresses]
+    connections = {name: [_say(address, data) for address in addresses] for name, data in NOISE.items()}
+    for name, said in connections.items():
+        ended = [_is_ended(connection) for connection in said]
         alive = all(program.child.poll() is None for program in fleet.programs)
         ok = all(ended) and bool(ended) and alive and next_is_served(fleet.address)
         figures.holds(f"plane: {name}", ok, f"ended {ended}, alive {alive}", "ended, alive, served")
@@ -50,18 +52,22 @@ def measure(figures, fleet):
     return right + (counted > before), len(NOISE) + 1
 
 
-def _is_ended(address, data):
-    """True if the node closes a connection that says this and then nothing more."""
-    with socket.create_connection(address, timeout=20) as connection:
+def _say(address, data):
+    connection = socket.create_connection(address, timeout=20)
+    with contextlib.suppress(ConnectionError):
+        connection.sendall(data)
+    return connection
+
+
+def _is_ended(connection):
+    """True if the node closes a connection on which nothing more is said."""
+    with connection, contextlib.suppress(ConnectionError):
         try:
-            connection.sendall(data)
             while connection.recv(4096):
                 pass
-        except ConnectionError:
-            pass
         except TimeoutError:
             return False
-        return True
+    return True
 
 
 def _malformed(fleet):

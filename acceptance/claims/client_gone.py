@@ -7,8 +7,10 @@ from drive.processes import Fleet
 from drive.waiting import TooLate, until
 
 WITHIN = 0.5
-#: Deadlines of what has ended leave with their next look, within a second: looking more often would only add to them.
-LAZY = 1.5
+#: Deadlines of what has ended leave with their next look, a minute later at most; looking often would only add to them.
+LAZY, LAZIEST = 1.5, 75.0
+#: What may be less than it was: an idle thread of the runtime's pool ends by itself, a deadline leaves with its look.
+MAY_SHRINK = ("_threads", "_deadline_entries")
 
 
 def measure(figures, clients=1000):
@@ -73,11 +75,11 @@ class State:
         return not list(self.differences(other))
 
     def differences(self, other):
-        """What is not as in `other`. An idle thread of the runtime's pool may end, but none may be added."""
+        """What is not as in `other`."""
         for name in sorted(self.counts.keys() | other.counts.keys()):
             now, then = self.counts.get(name), other.counts.get(name)
-            fewer_threads = name.endswith("_threads") and now is not None and now < then
-            if now != then and not fewer_threads:
+            shrunk = name.endswith(MAY_SHRINK) and now is not None and then is not None and now < then
+            if now != then and not shrunk:
                 yield f"{name} {now} not {then}"
 
     def __str__(self):
@@ -102,7 +104,7 @@ def _back_at_base(figures, fleet, base):
     for needed in ("weir_live_slots", "weir_runtime_tasks"):
         figures.holds(f"{needed} is exported", f"frontend {needed}" in base.counts, "yes", "yes")
     try:
-        until(lambda: State(fleet) == base, "every gauge, task and descriptor back at its base", poll=LAZY)
+        until(lambda: State(fleet) == base, "every gauge, task and descriptor back at its base", LAZIEST, LAZY)
         figures.holds("gauges, tasks, descriptors off their base", True, "0", "0")
     except TooLate:
         for difference in State(fleet).differences(base):

@@ -8,6 +8,7 @@ class Figures:
         self.name = name
         self.ok = True
         self.head = None
+        self.worst = None
         self.failed = []
 
     def note(self, text):
@@ -21,6 +22,7 @@ class Figures:
         if not ok:
             self.ok = False
             self.failed.append(f"{what}: {figure}, bar {bar}")
+            self.worst = self.worst or (f"{what.replace(' ', '_')}:{figure}", bar)
         if headline:
             self.head = (figure, bar)
 
@@ -34,8 +36,8 @@ class Figures:
         self.holds(what, value == wanted, _with_unit(value, unit), f"={_with_unit(wanted, unit)}", **more)
 
     def close(self):
-        """Prints `name figure bar ok`, or the same with FAIL. True if everything held."""
-        figure, bar = self.head or ("none", "measured")
+        """Prints `name figure bar ok`, or the first figure that missed its bar and FAIL. True if everything held."""
+        figure, bar = self.worst or self.head or ("none", "measured")
         ok = self.ok and self.head is not None
         print(f"{self.name} {figure} {bar} {'ok' if ok else 'FAIL'}", flush=True)
         return ok

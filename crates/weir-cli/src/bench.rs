@@ -22,6 +22,8 @@ pub(crate) struct BenchArgs {
 enum Bench {
     /// Compare response planes: the same streams over each, frontend and workers as two pinned processes.
     Plane(PlaneArgs),
+    /// Time the hop journal beside its peers, the bare write, and the journal it replaces.
+    Journal(weir_bench::journal::Args),
     /// Time the model engine, beside llama.cpp where a Python that has it is given.
     Model(crate::bench_model::BenchModelArgs),
     /// One process of a rep; started by `weir bench plane`.
@@ -35,38 +37,44 @@ enum Bench {
 #[derive(Debug, Args)]
 struct PlaneArgs {
     /// Planes: weir (or weir/tcp), floor, velo (needs the cargo feature `peers`). Ratios are taken to the last one.
-    #[arg(long, value_delimiter = ',', default_value = "weir,floor")]
+    #[arg(
+        long,
+        value_name = "ARM,...",
+        value_delimiter = ',',
+        default_value = "weir,floor"
+    )]
     arms: Vec<Arm>,
     /// Shapes: paced-512, paced-1024, flat-2048, single.
     #[arg(
         long,
+        value_name = "SHAPE,...",
         value_delimiter = ',',
         default_value = "paced-512,paced-1024,flat-2048,single"
     )]
     shapes: Vec<Shape>,
     /// Reps of each arm and shape, each with fresh processes.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     reps: u32,
     /// Writes the rows to this file after every rep; `-` for standard output at the end.
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Seed of the order in which the arms of a rep run.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Core of the frontend's process.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0)]
     frontend_core: usize,
     /// Core of the workers' process.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     worker_core: usize,
     /// Pin neither process.
     #[arg(long)]
     no_pin: bool,
     /// Runtime threads of each process.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
     /// Longest time a rep's streams may take; streams that are still open then are errors.
-    #[arg(long, default_value = "120s", value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = duration::parse)]
     rep_timeout: Duration,
 }
 
@@ -76,6 +84,7 @@ struct PlaneArgs {
 /// A core is absent, the rows cannot be written, or a stream of some rep was not delivered as sent.
 pub(crate) fn run(args: BenchArgs) -> Result<()> {
     match args.bench {
+        Bench::Journal(args) => weir_bench::journal::run(&args),
         Bench::Model(args) => crate::bench_model::run(&args),
         Bench::PlaneSide { spec } => plane::run_side(&spec),
         Bench::Plane(args) => run_plane(&args),

@@ -8,17 +8,17 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let (number, unit) = text.split_at(digits);
     let number: u64 = number
         .parse()
-        .map_err(|_| "is not like 500ms, 30s or 2m".to_owned())?;
+        .map_err(|_| "not a time; write it like 500ms, 30s or 2m".to_owned())?;
     let millis = match unit {
         "ms" => Some(number),
         "s" | "" => number.checked_mul(1_000),
         "m" => number.checked_mul(60_000),
-        _ => return Err(format!("has an unknown unit {unit:?}; use ms, s or m")),
+        _ => return Err(format!("no unit is named {unit:?}; use ms, s or m")),
     };
     millis
         .map(Duration::from_millis)
         .filter(|length| !length.is_zero())
-        .ok_or_else(|| "is out of range".to_owned())
+        .ok_or_else(|| "a time must be over 0 and fit into 64 bits of milliseconds".to_owned())
 }
 
 #[cfg(test)]

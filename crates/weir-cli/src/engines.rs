@@ -2,7 +2,7 @@
 //!
 //! `weir up` has the same arguments and hands them on. A model needs no `--engine`: naming one is enough.
 
-use std::{ffi::OsString, num::NonZeroU16, path::Path, sync::Arc};
+use std::{ffi::OsString, path::Path, sync::Arc};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -25,10 +25,10 @@ pub(crate) struct EngineArgs {
     #[arg(long, value_enum)]
     engine: Option<EngineKind>,
     /// Workers (engines) in a process.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) workers: u16,
     /// Divides the mock engine's times; `inf` for no waiting at all.
-    #[arg(long, default_value_t = 1.0, value_parser = parse_speedup)]
+    #[arg(long, value_name = "X", allow_negative_numbers = true, default_value_t = 1.0, value_parser = parse_speedup)]
     speedup: f64,
     /// Model to serve: a GGUF file, or the name of a known model.
     #[arg(long, value_name = "FILE|NAME")]
@@ -139,7 +139,7 @@ impl EngineArgs {
     ///
     /// # Errors
     /// Arguments that do not fit each other, or a model that cannot be served.
-    pub(crate) fn start(&self, threads: Option<NonZeroU16>) -> Result<Vec<Arc<dyn Engine>>> {
+    pub(crate) fn start(&self, threads: Option<u16>) -> Result<Vec<Arc<dyn Engine>>> {
         let speedup = self.speedup;
         let mock = |_| -> Arc<dyn Engine> {
             Arc::new(MockEngine::start(&MockConfig {
@@ -155,12 +155,12 @@ impl EngineArgs {
         })
     }
 
-    fn start_model(&self, typed: &str, threads: Option<NonZeroU16>) -> Result<Arc<dyn Engine>> {
+    fn start_model(&self, typed: &str, threads: Option<u16>) -> Result<Arc<dyn Engine>> {
         let failed = |error: anyhow::Error| usage(format!("--model {typed}: {error:#}"));
         let gguf = Arc::new(model::open(typed).map_err(failed)?);
         let options = ServeOptions {
             name: self.name_of(typed)?,
-            threads: threads.map(|threads| threads.get().into()),
+            threads: threads.map(usize::from),
             kv_memory: self.kv_memory,
         };
         let engine = serve(&gguf, &options).map_err(|error| failed(error.into()))?;

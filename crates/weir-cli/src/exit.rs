@@ -9,9 +9,9 @@ use clap::error::ErrorKind;
 #[error("{0}")]
 pub(crate) struct Usage(String);
 
-/// What is wrong has been said already, by a child process: no further line.
+/// What is wrong has been said already, by a child process or as the command's answer: no further line.
 #[derive(Debug, thiserror::Error)]
-#[error("a child process ended with code {0}")]
+#[error("ended with code {0}")]
 pub(crate) struct AlreadySaid(pub(crate) u8);
 
 /// An error of the caller: names what is wrong and what to do.
@@ -36,19 +36,19 @@ pub(crate) fn code_of(outcome: anyhow::Result<()>) -> ExitCode {
     }
 }
 
-/// The exit code of a command line that was not understood; help and version are no errors.
+/// The exit code of a command line that was not understood by `command`; help and version are no errors.
 #[expect(
     clippy::print_stderr,
     reason = "the only line of a command that did not start"
 )]
-pub(crate) fn code_of_usage(error: &clap::Error) -> ExitCode {
+pub(crate) fn code_of_usage(error: &clap::Error, command: &str) -> ExitCode {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         // Standard output may be closed; there is nobody to tell.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        eprintln!("weir: a command is missing; see `weir --help`");
+        eprintln!("weir: a command is missing; see `{command} --help`");
         return ExitCode::from(2);
     }
     let text = error.render().to_string();
@@ -60,7 +60,8 @@ pub(crate) fn code_of_usage(error: &clap::Error) -> ExitCode {
         .filter(|line| !line.starts_with("For more"))
         .collect();
     let what = what.join("; ");
-    eprintln!("weir: {}; see `weir --help`", what.trim_start_matches("error: "));
+    let what = what.trim_start_matches("error: ");
+    eprintln!("weir: {what}; see `{command} --help`");
     ExitCode::from(2)
 }
 

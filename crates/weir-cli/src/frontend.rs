@@ -18,7 +18,7 @@ use weir_serve::{
 };
 
 use crate::{
-    duration,
+    address, duration,
     exit::usage,
     model,
     process::{ProcessArgs, Stop, Stops, print_ready, run_on},
@@ -28,10 +28,10 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct FrontendArgs {
     /// Address to serve HTTP on.
-    #[arg(long, default_value = "127.0.0.1:8000")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8000", value_parser = address::parse)]
     listen: SocketAddr,
-    /// Directory where workers and frontends find each other.
-    #[arg(long)]
+    /// Directory where workers and frontends find each other; made if it is not there.
+    #[arg(long, value_name = "DIR")]
     run_dir: PathBuf,
     /// From a request to its first token; then 504. Default 30s.
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]

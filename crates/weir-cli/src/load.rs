@@ -16,44 +16,44 @@ use crate::{
 /// Arguments of `weir load`.
 #[derive(Debug, Args)]
 pub(crate) struct LoadArgs {
-    /// Base URL, like `http://127.0.0.1:8000`.
-    #[arg(long)]
+    /// Base URL, like `http://127.0.0.1:8000`, with or without /v1; plain HTTP only.
+    #[arg(long, value_name = "URL")]
     url: String,
     /// Model to ask for.
-    #[arg(long)]
+    #[arg(long, value_name = "NAME")]
     model: String,
-    /// Requests in flight: each slot sends its next request when its last one has ended.
-    #[arg(long)]
+    /// Requests in flight: each of N slots sends its next request when its last one has ended.
+    #[arg(long, value_name = "N")]
     concurrency: usize,
     /// Requests in all.
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     requests: u64,
-    /// Tokens of a prompt (words with `--endpoint chat`).
-    #[arg(long)]
+    /// Input sequence length: tokens of a prompt (words with `--endpoint chat`).
+    #[arg(long, value_name = "N")]
     isl: u32,
-    /// Tokens to generate.
-    #[arg(long)]
+    /// Output sequence length: tokens to generate; another number is a failure.
+    #[arg(long, value_name = "N")]
     osl: u32,
     /// API: completions (prompts are token ids, so exact) or chat.
-    #[arg(long, default_value = "completions")]
+    #[arg(long, value_name = "API", default_value = "completions")]
     endpoint: Endpoint,
     /// Seed of the prompts.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Longest time from a request's intended start to its end.
-    #[arg(long, default_value = "60s", value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration::parse)]
     request_timeout: Duration,
-    /// Requests that start later than this after the phase's start are steady state.
-    #[arg(long, default_value = "10s", value_parser = duration::parse)]
+    /// Requests that start later than this after the first one are also reported apart, as steady state.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
     steady_after: Duration,
-    /// Directory for requests.jsonl, summary.json, config.json and run.log.
-    #[arg(long)]
+    /// Directory for requests.jsonl, summary.json, config.json and run.log; what an earlier run wrote is replaced.
+    #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Writes the summary to this file too; `-` for standard output.
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// File that holds the API key.
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
 }
 

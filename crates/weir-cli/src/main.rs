@@ -3,6 +3,7 @@
 //! Each command is a module with its arguments and a `run`; this file only parses, starts logs and ends with the
 //! right exit code: 0 after a clean stop, 1 on failure, 2 on bad usage or configuration.
 
+mod address;
 mod bench;
 mod bench_model;
 mod duration;
@@ -11,6 +12,7 @@ mod exit;
 mod frontend;
 mod generate;
 mod interrupt;
+mod journal;
 mod load;
 mod logs;
 mod model;
@@ -21,7 +23,7 @@ mod worker;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// Carries generated tokens from the machines that make them to the people who wait for them.
 #[derive(Debug, Parser)]
@@ -50,6 +52,8 @@ enum Command {
     Generate(generate::GenerateArgs),
     /// Turn bytes into the token ids of a model.
     Tokenize(tokenize::TokenizeArgs),
+    /// Look at and resolve what a hop journal holds.
+    Journal(journal::Args),
 }
 
 impl Command {
@@ -63,6 +67,7 @@ impl Command {
             Self::Model(args) => model::run(args),
             Self::Generate(args) => generate::run(args),
             Self::Tokenize(args) => tokenize::run(args),
+            Self::Journal(args) => journal::run(&args),
         }
     }
 }
@@ -73,6 +78,20 @@ fn main() -> ExitCode {
             logs::start();
             exit::code_of(cli.command.run())
         }
-        Err(error) => exit::code_of_usage(&error),
+        Err(error) => exit::code_of_usage(&error, &command_asked_for()),
     }
+}
+
+/// The command that was meant, as far as it is one: `weir bench plane`.
+fn command_asked_for() -> String {
+    let mut named = "weir".to_owned();
+    let mut command = Cli::command();
+    for word in std::env::args_os().skip(1) {
+        let Some(next) = command.find_subcommand(&word) else {
+            break;
+        };
+        named = format!("{named} {}", next.get_name());
+        command = next.clone();
+    }
+    named
 }

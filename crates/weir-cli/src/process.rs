@@ -1,6 +1,6 @@
 //! What every long-running command needs of its process: one runtime, enough descriptors, an orderly stop.
 
-use std::{future::Future, io::Write, num::NonZeroU16, os::fd::AsFd};
+use std::{future::Future, io::Write, os::fd::AsFd};
 
 use anyhow::Context as _;
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -14,8 +14,8 @@ use tokio::{
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct ProcessArgs {
     /// Runtime threads and, in a worker with a model, threads that compute. Default: one per core.
-    #[arg(long)]
-    pub(crate) threads: Option<NonZeroU16>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) threads: Option<u16>,
     /// Stop at once when standard input ends. Commands that start this one hold the other end.
     #[arg(long, hide = true)]
     pub(crate) stop_with_stdin: bool,
@@ -32,7 +32,7 @@ where
     raise_descriptor_limit();
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = args.threads {
-        builder.worker_threads(threads.get().into());
+        builder.worker_threads(threads.into());
     }
     builder
         .enable_all()

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use tokio::time::Instant;
 use weir_net::NodeConfig;
@@ -12,6 +12,7 @@ use weir_serve::{
 };
 
 use crate::{
+    address,
     engines::EngineArgs,
     exit::usage,
     process::{ProcessArgs, Stop, Stops, print_ready, run_on},
@@ -23,16 +24,16 @@ const DRAIN: Duration = Duration::from_secs(30);
 /// Arguments of `weir worker`.
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArgs {
-    /// Directory where workers and frontends find each other.
-    #[arg(long)]
+    /// Directory where workers and frontends find each other; made if it is not there.
+    #[arg(long, value_name = "DIR")]
     run_dir: PathBuf,
     /// Name of this process, unique in the run directory. Default: w and the process id.
-    #[arg(long)]
+    #[arg(long, value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]
     engines: EngineArgs,
     /// Serve /metrics on this address.
-    #[arg(long)]
+    #[arg(long, value_name = "ADDR", value_parser = address::parse)]
     metrics_listen: Option<SocketAddr>,
     /// Allow --metrics-listen beyond loopback, where everyone can read it.
     #[arg(long)]
@@ -75,7 +76,8 @@ async fn serve(args: WorkerArgs) -> Result<()> {
         tracing::info!(within = ?DRAIN, "draining");
         let left = stops.unless_again(host.drain(Instant::now() + DRAIN)).await?;
         if left > 0 {
-            tracing::warn!(left, "the drain timeout is over; requests in progress are cut");
+            host.close().await;
+            bail!("the drain timeout of {DRAIN:?} is over: {left} requests were cut");
         }
     }
     host.close().await;

@@ -63,8 +63,11 @@ impl Anchor {
         if link.is_gone() {
             return Err(MintError::PeerGone(peer.id()));
         }
-        let mut token = ClaimToken([0; 16]);
-        getrandom::fill(&mut token.0).map_err(|error| MintError::Random(error.to_string()))?;
+        let token = self
+            .node
+            .tokens
+            .take()
+            .map_err(|error| MintError::Random(error.to_string()))?;
         let slot = self.take_slot(link, token)?;
         self.state = State::Attached(slot);
         let config = &self.node.config;
@@ -173,7 +176,7 @@ impl Anchor {
     /// Ends the stream as `Stalled` when, with an empty mailbox and credit out, no record comes for this long. May be
     /// set before and after the ticket is minted.
     pub fn set_progress_timeout(&mut self, timeout: Option<Duration>) {
-        self.progress_timeout = timeout;
+        let before = std::mem::replace(&mut self.progress_timeout, timeout);
         let State::Attached(slot) = self.state else { return };
         if let Some(cell) = self.node.slots.get(slot.index) {
             let mut cell = cell.lock();
@@ -181,7 +184,8 @@ impl Anchor {
                 cell.progress_timeout = timeout;
             }
         }
-        if let Some(timeout) = timeout {
+        // An entry that is queued for an earlier moment finds the new timeout by itself.
+        if let Some(timeout) = timeout.filter(|timeout| before.is_none_or(|before| *timeout < before)) {
             let now = self.node.now();
             self.node
                 .deadlines

@@ -13,8 +13,10 @@ pub struct NodeConfig {
     pub window_bytes: u32,
     /// A link that is silent this long is dead. Default 5 s.
     pub peer_timeout: Duration,
-    /// How long grants may wait for a batch to ride with. Default 1 ms.
+    /// How long grants and closes may wait for a batch to ride with. Default 1 ms.
     pub reply_linger: Duration,
+    /// The same for a grant whose sender has more than half its window left. Default 5 ms.
+    pub grant_linger: Duration,
     /// From accept or dial to a verified hello. Default 5 s.
     pub handshake_timeout: Duration,
     /// From mint to claim. Default 120 s.
@@ -31,6 +33,7 @@ impl Default for NodeConfig {
             window_bytes: 64 * 1024,
             peer_timeout: Duration::from_secs(5),
             reply_linger: Duration::from_millis(1),
+            grant_linger: Duration::from_millis(5),
             handshake_timeout: Duration::from_secs(5),
             ticket_lifetime: Duration::from_secs(120),
             max_slots: 65_536,
@@ -99,11 +102,19 @@ impl NodeConfig {
         for (field, value, least) in durations {
             check(value >= least, field, format!("{value:?}"), "is too short")?;
         }
-        check(
-            self.reply_linger <= self.peer_timeout / 4,
-            "reply_linger",
-            format!("{:?}", self.reply_linger),
-            "must be at most a quarter of peer_timeout",
-        )
+        let lingers = [
+            ("reply_linger", self.reply_linger),
+            ("grant_linger", self.grant_linger),
+        ];
+        for (field, value) in lingers {
+            let fits = value <= self.peer_timeout / 4;
+            check(
+                fits,
+                field,
+                format!("{value:?}"),
+                "must be at most a quarter of peer_timeout",
+            )?;
+        }
+        Ok(())
     }
 }

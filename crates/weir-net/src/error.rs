@@ -25,6 +25,12 @@ pub enum BindError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
+    /// The address is not on this machine.
+    #[error("{addr} is not dialled: links have no security yet, so both ends must be loopback addresses")]
+    NotLoopback {
+        /// The address asked for.
+        addr: SocketAddr,
+    },
     /// The connection could not be made or broke during the handshake.
     #[error("cannot reach {addr}: {source}")]
     Io {

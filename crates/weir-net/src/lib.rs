@@ -21,6 +21,7 @@ mod sender;
 mod slot_set;
 mod slot_table;
 mod sync;
+mod tokens;
 mod writer;
 
 pub use anchor::{Anchor, Extent};

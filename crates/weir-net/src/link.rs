@@ -7,7 +7,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     task::Waker,
     time::Duration,
@@ -15,7 +15,7 @@ use std::{
 
 use atomic_waker::AtomicWaker;
 use tokio::{sync::Notify, task::AbortHandle};
-use weir_proto::{LaneKey, Outbox, wire::Hello};
+use weir_proto::{LaneKey, Mark, Outbox, wire::Hello};
 
 use crate::{counters::LinkCounters, node::NodeShared, slot_set::SlotSet, sync::Mutex};
 
@@ -37,7 +37,8 @@ pub(crate) struct Link {
     pub(crate) writer: AtomicWaker,
     /// Slots with something due to the peer.
     pub(crate) dirty: SlotSet,
-    pub(crate) dirty_set: AtomicBool,
+    /// The most urgent mark since the last drain, as [`urgency`]; 0 if there is none.
+    pub(crate) marked: AtomicU8,
     /// Slots minted for this link.
     pub(crate) owned: SlotSet,
     /// The last frame number taken from the peer.
@@ -58,6 +59,15 @@ pub(crate) struct Link {
     tasks: Mutex<Vec<AbortHandle>>,
 }
 
+/// A mark as a number that grows with its urgency.
+pub(crate) fn urgency(mark: Mark) -> u8 {
+    match mark {
+        Mark::Lazy => 1,
+        Mark::Soon => 2,
+        Mark::Now => 3,
+    }
+}
+
 impl Link {
     pub(crate) fn new(node: Arc<NodeShared>, peer: Hello, remote: SocketAddr, dialed: bool) -> Self {
         let lane = node.next_lane();
@@ -70,7 +80,7 @@ impl Link {
             outbox: Mutex::new(Outbox::new(lane)),
             writer: AtomicWaker::new(),
             dirty: SlotSet::default(),
-            dirty_set: AtomicBool::new(false),
+            marked: AtomicU8::new(0),
             owned: SlotSet::default(),
             taken: AtomicU64::new(0),
             ack_due: AtomicBool::new(false),
@@ -104,9 +114,10 @@ impl Link {
 
     /// The slot at `index` has something due to the peer.
     #[inline]
-    pub(crate) fn mark(&self, index: u32) {
+    pub(crate) fn mark(&self, index: u32, mark: Mark) {
         self.dirty.insert(index);
-        if !self.dirty_set.swap(true, Ordering::AcqRel) {
+        let urgency = urgency(mark);
+        if self.marked.fetch_max(urgency, Ordering::AcqRel) < urgency {
             self.writer.wake();
         }
     }
@@ -214,11 +225,11 @@ impl Link {
                 .bytes(usize::from(len))
                 .and_then(|name| std::str::from_utf8(name).ok());
             let name = name.ok_or(malformed)?;
-            if added == 1 {
-                known.insert(name.to_owned());
-            } else {
-                known.remove(name);
-            }
+            match added {
+                0 => known.remove(name),
+                1 => known.insert(name.to_owned()),
+                _ => return Err(malformed),
+            };
             if known.len() > MAX_HANDLERS {
                 return Err(weir_proto::Violation::TooManyHandlers);
             }

@@ -127,6 +127,9 @@ async fn welcome(
 
 /// Dials and shakes hands, or finds the link that exists.
 pub(crate) async fn connect(node: &Arc<NodeShared>, addr: SocketAddr) -> Result<Arc<Link>, ConnectError> {
+    if !addr.ip().is_loopback() {
+        return Err(ConnectError::NotLoopback { addr });
+    }
     let after = node.config.handshake_timeout;
     let shaken = timeout(after, async {
         let mut stream = TcpStream::connect(addr).await?;
@@ -139,6 +142,9 @@ pub(crate) async fn connect(node: &Arc<NodeShared>, addr: SocketAddr) -> Result<
         Ok(Ok(shaken)) => shaken,
         Ok(Err(HandshakeError::Io(source))) => return Err(ConnectError::Io { addr, source }),
         Ok(Err(error)) => {
+            if let Some(known) = refused_for(node, addr, &error) {
+                return Ok(known);
+            }
             return Err(ConnectError::Refused {
                 addr,
                 reason: error.to_string(),
@@ -162,6 +168,15 @@ pub(crate) async fn connect(node: &Arc<NodeShared>, addr: SocketAddr) -> Result<
     }
     start(&link, stream);
     Ok(link)
+}
+
+/// The link for whose sake a dial was refused: the peer had dialled first.
+fn refused_for(node: &NodeShared, addr: SocketAddr, error: &HandshakeError) -> Option<Arc<Link>> {
+    let HandshakeError::Refused(RefuseCode::Crossing | RefuseCode::NodeIdInUse, _) = error else {
+        return None;
+    };
+    let mut links = node.links().into_iter();
+    links.find(|link| !link.dialed && link.peer.listen.parse() == Ok(addr))
 }
 
 /// The handshake is done: reader and writer take over. The handler list is the first numbered message.

@@ -27,6 +27,7 @@ use crate::{
     metrics::{NodeCounters, NodeMetrics},
     slot_table::SlotTable,
     sync::Mutex,
+    tokens::TokenPool,
 };
 
 /// How long `close` waits for peers to take what was sent.
@@ -43,6 +44,7 @@ pub(crate) struct NodeShared {
     pub(crate) deadlines: DeadlineQueue,
     pub(crate) handlers: Handlers,
     pub(crate) counters: NodeCounters,
+    pub(crate) tokens: TokenPool,
     links: RwLock<HashMap<NodeId, Arc<Link>>>,
     dialing: Mutex<HashMap<SocketAddr, Arc<tokio::sync::Mutex<()>>>>,
     origin: Instant,
@@ -108,15 +110,16 @@ impl NodeShared {
             .collect()
     }
 
-    /// Makes `link` the link to its peer. Gives back the one that stays if that is another: the connection that the
-    /// lower id dialled wins a crossing, else the first.
+    /// Makes `link` the link to its peer. Gives back the one that stays if that is another: a live link is replaced
+    /// only in a crossing, by the connection that this side dialled, and only if this side has the lower id. Nobody who
+    /// dials in can end a live link by giving its peer's id.
     pub(crate) fn adopt(&self, link: &Arc<Link>) -> Result<(), Arc<Link>> {
         let mut links = self.links.write().unwrap_or_else(PoisonError::into_inner);
         let peer = link.peer.node;
         let replaced = match links.get(&peer) {
             Some(old) if old.is_gone() => None,
             Some(old) => {
-                let wins = link.dialed != old.dialed && link.dialed == (self.id < peer);
+                let wins = link.dialed && !old.dialed && self.id < peer;
                 if !wins {
                     return Err(old.clone());
                 }
@@ -198,6 +201,7 @@ impl Node {
             deadlines: DeadlineQueue::default(),
             handlers: Handlers::default(),
             counters: NodeCounters::default(),
+            tokens: TokenPool::default(),
             links: RwLock::default(),
             dialing: Mutex::default(),
             origin: Instant::now(),

@@ -18,8 +18,8 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 use weir_proto::{
-    Accept, Amount, CallRequest, Claim, Inbox, Liveness, LivenessVerdict, Outbox, Received, StreamFate, Time,
-    Violation,
+    Accept, Amount, CallRequest, Claim, Inbox, Liveness, LivenessVerdict, Mark, Outbox, Received, StreamFate,
+    Time, Violation,
     wire::{ClaimToken, Record, Records, RefusedCode, SlotRef},
 };
 
@@ -232,7 +232,7 @@ impl Reader {
             .slot
             .claim(slot.generation, token, link.peer.node, link.lane, now)
         {
-            Claim::Claimed => link.mark(slot.index),
+            Claim::Claimed => link.mark(slot.index, Mark::Soon),
             Claim::Repeated => add(&link.counters.stale_in, 1),
             Claim::Refused(code) => {
                 *held = Held::None;

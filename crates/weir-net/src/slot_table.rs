@@ -2,13 +2,18 @@
 //!
 //! Invariant: a peer may name only indexes that were handed out; anything else is outside the table.
 
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
+    task::Waker,
+    time::Duration,
+};
 
 use weir_proto::{ConsumerEvent, ConsumerSlot, SlotAllocator};
 
 use crate::{link::Link, sync::Mutex};
-use std::task::Waker;
 
 const PAGE: usize = 64;
 
@@ -27,6 +32,8 @@ type Page = Box<[Mutex<Cell>]>;
 pub(crate) struct SlotTable {
     pages: Box<[OnceLock<Page>]>,
     allocator: Mutex<SlotAllocator>,
+    /// Indexes below this were handed out.
+    used: AtomicU32,
     max: u32,
 }
 
@@ -36,6 +43,7 @@ impl SlotTable {
         Self {
             pages: (0..pages).map(|_| OnceLock::new()).collect(),
             allocator: Mutex::new(SlotAllocator::new(max)),
+            used: AtomicU32::new(0),
             max,
         }
     }
@@ -50,7 +58,12 @@ impl SlotTable {
 
     /// A free slot, if there is one.
     pub(crate) fn allocate(&self) -> Option<(u32, &Mutex<Cell>)> {
-        let index = self.allocator.lock().allocate()?;
+        let index = {
+            let mut allocator = self.allocator.lock();
+            let index = allocator.allocate()?;
+            self.used.store(allocator.used(), Ordering::Relaxed);
+            index
+        };
         let page = self.pages.get(index as usize / PAGE)?;
         let page = page.get_or_init(|| (0..PAGE).map(|_| Mutex::default()).collect());
         Some((index, page.get(index as usize % PAGE)?))
@@ -59,6 +72,9 @@ impl SlotTable {
     /// The slot at an index, if it was ever handed out.
     #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&Mutex<Cell>> {
+        if index >= self.used.load(Ordering::Relaxed) {
+            return None;
+        }
         self.pages
             .get(index as usize / PAGE)?
             .get()?
@@ -67,8 +83,8 @@ impl SlotTable {
 
     /// Does what an operation on the slot at `index` asks for. The caller may still hold its lock.
     pub(crate) fn settle(&self, index: u32, cell: &mut Cell, event: ConsumerEvent) {
-        if let (true, Some(link)) = (event.dirty, &cell.link) {
-            link.mark(index);
+        if let (Some(mark), Some(link)) = (event.mark, &cell.link) {
+            link.mark(index, mark);
         }
         if event.freed {
             if let Some(link) = cell.link.take() {

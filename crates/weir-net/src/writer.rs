@@ -18,11 +18,14 @@ use tokio::{
     time::{Instant, Sleep},
 };
 use weir_proto::{
-    Batch, Piece, Turn,
+    Batch, Mark, Piece, Turn,
     wire::{FRAME_HEADER, FrameHeader, FrameKind},
 };
 
-use crate::{counters::add, link::Link};
+use crate::{
+    counters::add,
+    link::{Link, urgency},
+};
 
 /// Bulk is written in pieces of at most this size, everything urgent before each.
 const PIECE: usize = 64 * 1024;
@@ -41,8 +44,9 @@ struct Writer {
     half: OwnedWriteHalf,
     timer: Pin<Box<Sleep>>,
     timer_at: Instant,
-    /// When grants that wait leave on their own.
+    /// When what is marked leaves on its own, and the urgency that is known of.
     linger: Option<Instant>,
+    lingering: u8,
     /// When an ack leaves on its own.
     ack: Option<Instant>,
     keepalive: Instant,
@@ -60,6 +64,7 @@ pub(crate) async fn run(link: Arc<Link>, half: OwnedWriteHalf) {
         timer: Box::pin(tokio::time::sleep_until(first)),
         timer_at: first,
         linger: None,
+        lingering: 0,
         ack: None,
         keepalive: first,
         control: Batch::new(usize::MAX),
@@ -105,15 +110,10 @@ impl Writer {
             }
             outbox.sleep();
         }
-        let dirty = self.link.dirty_set.load(Ordering::Acquire);
-        let ack = self.link.ack_due.load(Ordering::Acquire);
-        if dirty && self.linger.is_none() {
-            let linger = self.link.node.config.reply_linger;
-            if linger.is_zero() {
-                return Poll::Ready(Cause::Work);
-            }
-            self.linger = Some(Instant::now() + linger);
+        if self.note_marks().is_ready() {
+            return Poll::Ready(Cause::Work);
         }
+        let ack = self.link.ack_due.load(Ordering::Acquire);
         if ack && self.ack.is_none() {
             self.ack = Some(Instant::now() + ACK_WITHIN);
         }
@@ -131,9 +131,31 @@ impl Writer {
         }
     }
 
+    /// Sets the moment by which marked slots must be visited; ready if that is now.
+    fn note_marks(&mut self) -> Poll<()> {
+        let marked = self.link.marked.load(Ordering::Acquire);
+        if marked <= self.lingering {
+            return Poll::Pending;
+        }
+        self.lingering = marked;
+        let config = &self.link.node.config;
+        let linger = if marked == urgency(Mark::Lazy) {
+            config.grant_linger
+        } else {
+            config.reply_linger
+        };
+        if linger.is_zero() || marked == urgency(Mark::Now) {
+            return Poll::Ready(());
+        }
+        let by = Instant::now() + linger;
+        self.linger = Some(self.linger.map_or(by, |known| known.min(by)));
+        Poll::Pending
+    }
+
     /// Takes everything that is due and writes it.
     async fn write_turn(&mut self) -> io::Result<()> {
         self.linger = None;
+        self.lingering = 0;
         self.ack = None;
         let ack = self.take_ack();
         self.render_control();
@@ -211,7 +233,7 @@ impl Writer {
     }
 
     fn render_control(&mut self) {
-        if !self.link.dirty_set.swap(false, Ordering::AcqRel) {
+        if self.link.marked.swap(0, Ordering::AcqRel) == 0 {
             return;
         }
         let (link, control) = (&self.link, &mut self.control);
@@ -226,7 +248,7 @@ impl Writer {
             visits += 1;
             grants += u64::from(rendered.granted);
             let event = weir_proto::ConsumerEvent {
-                dirty: false,
+                mark: None,
                 freed: rendered.freed,
             };
             link.node.slots.settle(index, &mut cell, event);

@@ -23,7 +23,7 @@ pub mod wire;
 pub use batch::{Batch, Piece};
 pub use calls::{CALL_BYTES_IN_FLIGHT, CALLS_IN_FLIGHT, CallFailure, CallRequest, MAX_CALL};
 pub use consumer::{
-    Accept, Claim, ConsumerEvent, ConsumerSlot, Deliver, Ending, LaneKey, Progress, Rendered,
+    Accept, Claim, ConsumerEvent, ConsumerSlot, Deliver, Ending, LaneKey, Mark, Progress, Rendered,
 };
 pub use credit::{Amount, SendCredit, Window};
 pub use deadlines::Deadlines;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::{Bytes, BytesMut};
-use weir_proto::{Batch, Inbox, LaneKey, Liveness, Outbox, Time, Turn};
+use weir_proto::{Batch, Inbox, LaneKey, Liveness, Mark, Outbox, Time, Turn};
 
 use crate::{PartyId, agenda::EndId};
 
@@ -19,6 +19,8 @@ pub(crate) struct End {
     pub(crate) buf: BytesMut,
     /// Slots with something due to the peer.
     pub(crate) dirty: BTreeSet<u32>,
+    /// The most urgent mark since the last drain.
+    pub(crate) marked: Option<Mark>,
     /// Slots minted for this link.
     pub(crate) owned: BTreeSet<u32>,
     pub(crate) ack_due: bool,
@@ -94,6 +96,8 @@ pub(crate) struct Writer {
     pub(crate) next_number: u64,
     pub(crate) acked: u64,
     pub(crate) linger: Option<Time>,
+    /// The urgency that `linger` knows of.
+    pub(crate) lingering: Option<Mark>,
     pub(crate) ack: Option<Time>,
     pub(crate) keepalive: Time,
     /// Bytes handed to the kernel's door, not yet through it.
@@ -117,6 +121,7 @@ impl End {
             inbox: Inbox::default(),
             buf: BytesMut::new(),
             dirty: BTreeSet::new(),
+            marked: None,
             owned: BTreeSet::new(),
             ack_due: false,
             sent: 0,
@@ -131,6 +136,7 @@ impl End {
                 next_number: 1,
                 acked: 0,
                 linger: None,
+                lingering: None,
                 ack: None,
                 keepalive,
                 out: BytesMut::new(),

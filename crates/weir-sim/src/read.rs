@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weir_proto::{
-    Accept, Amount, CallRequest, Claim, LivenessVerdict, Received, StreamFate, Violation,
+    Accept, Amount, CallRequest, Claim, LivenessVerdict, Mark, Received, StreamFate, Violation,
     wire::{Cursor, Record, Records, ReplyStatus, SlotRef},
 };
 
@@ -110,7 +110,7 @@ impl World {
                 match cell.slot.claim(slot.generation, token, peer, lane, self.now) {
                     Claim::Claimed => {
                         self.claimed(node, slot, id);
-                        self.mark(id, slot.index);
+                        self.mark(id, slot.index, Mark::Soon);
                     }
                     Claim::Repeated => self.summary.stale += 1,
                     Claim::Refused(code) => self.stage(id, |outbox| outbox.refuse(slot, code))?,

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use weir_proto::{ConsumerEvent, Liveness, Outbox, Time, Window};
+use weir_proto::{ConsumerEvent, Liveness, Mark, Outbox, Time, Window};
 
 use crate::{
     Party, PartyId, Summary,
@@ -226,10 +226,10 @@ impl World {
     }
 
     /// The slot has something due to the peer.
-    pub(crate) fn mark(&mut self, end: EndId, index: u32) {
-        let first = self.ends[end].dirty.is_empty();
+    pub(crate) fn mark(&mut self, end: EndId, index: u32, mark: Mark) {
         self.ends[end].dirty.insert(index);
-        if first {
+        if Some(mark) > self.ends[end].marked {
+            self.ends[end].marked = Some(mark);
             self.wake_writer(end);
         }
     }
@@ -261,8 +261,8 @@ impl World {
                 "slot {index} is free and records of it may come"
             );
         }
-        if event.dirty {
-            self.mark(end, index);
+        if let Some(mark) = event.mark {
+            self.mark(end, index, mark);
         }
     }
 

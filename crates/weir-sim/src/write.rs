@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use weir_proto::{
-    Batch, ConsumerEvent, Piece,
+    Batch, ConsumerEvent, Mark, Piece,
     wire::{FRAME_HEADER, FrameHeader, FrameKind, MAX_FRAME, Record, Records, SlotRef},
 };
 
@@ -98,8 +98,14 @@ impl World {
         }
         end.outbox.sleep();
         let writer = &mut end.writer;
-        if !end.dirty.is_empty() && writer.linger.is_none() {
-            writer.linger = Some(now + linger);
+        if end.marked > writer.lingering {
+            writer.lingering = end.marked;
+            let by = match end.marked {
+                Some(Mark::Now) => now,
+                Some(Mark::Lazy) => now + linger * 5,
+                _ => now + linger,
+            };
+            writer.linger = Some(writer.linger.map_or(by, |known| known.min(by)));
         }
         if end.ack_due && writer.ack.is_none() {
             writer.ack = Some(now + ACK_WITHIN);
@@ -127,6 +133,7 @@ impl World {
         let end = &mut self.ends[id];
         let writer = &mut end.writer;
         writer.linger = None;
+        writer.lingering = None;
         writer.ack = None;
         if std::mem::take(&mut end.ack_due) && end.inbox.taken() > writer.acked {
             writer.acked = end.inbox.taken();
@@ -147,6 +154,7 @@ impl World {
     /// Renders what is due to the producers of the peer.
     fn control(&mut self, id: EndId) {
         let (node, lane) = (self.ends[id].node, self.ends[id].lane);
+        self.ends[id].marked = None;
         for index in std::mem::take(&mut self.ends[id].dirty) {
             let cell = &mut self.nodes[node].cells[index as usize];
             let before = self.ends[id].writer.control.records();
@@ -165,7 +173,7 @@ impl World {
                 }
             }
             let event = ConsumerEvent {
-                dirty: false,
+                mark: None,
                 freed: rendered.freed,
             };
             self.settle(node, index, event);

@@ -30,23 +30,31 @@ const fn row(name: &'static str, ours: &'static [&'static str]) -> Row {
     }
 }
 
-const TABLE: [Row; 9] = [
+const TABLE: [Row; 10] = [
     Row {
         others: Some(&["bytes", "slab", "thiserror"]),
         ..row("weir-proto", &[])
     },
     row("weir-net", &["weir-proto"]),
+    row("weir-journal", &[]),
     row("weir-engine", &[]),
     row("weir-model", &["weir-engine"]),
     row("weir-serve", &["weir-net", "weir-engine"]),
     row(
         "weir-bench",
-        &["weir-net", "weir-engine", "weir-model", "weir-serve"],
+        &[
+            "weir-net",
+            "weir-journal",
+            "weir-engine",
+            "weir-model",
+            "weir-serve",
+        ],
     ),
     row(
         "weir-cli",
         &[
             "weir-net",
+            "weir-journal",
             "weir-engine",
             "weir-model",
             "weir-serve",

@@ -78,17 +78,29 @@ pub(super) struct Target {
     pub(super) path: String,
 }
 
+/// One connection and one task each: more than this and the generator is what is measured.
+const MAX_CONCURRENCY: u64 = 65_536;
+/// A prompt is made and held for each request in flight.
+const MAX_TOKENS: u64 = 1 << 20;
+
 impl LoadConfig {
     /// Checks all fields and resolves the URL.
     pub(super) fn target(&self) -> Result<Target, InvalidConfig> {
         let counts = [
-            ("--concurrency", self.concurrency as u64),
-            ("--requests", self.requests),
-            ("--isl", u64::from(self.isl)),
-            ("--osl", u64::from(self.osl)),
+            ("--concurrency", self.concurrency as u64, MAX_CONCURRENCY),
+            ("--requests", self.requests, u64::MAX),
+            ("--isl", u64::from(self.isl), MAX_TOKENS),
+            ("--osl", u64::from(self.osl), MAX_TOKENS),
         ];
-        if let Some((flag, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
-            return Err(InvalidConfig(format!("{flag} is 0; it must be at least 1")));
+        for (flag, count, most) in counts {
+            if count == 0 {
+                return Err(InvalidConfig(format!("{flag} is 0; it must be at least 1")));
+            }
+            if count > most {
+                return Err(InvalidConfig(format!(
+                    "{flag} is {count}; it must be at most {most}"
+                )));
+            }
         }
         if self.request_timeout.is_zero() {
             return Err(InvalidConfig(
@@ -107,7 +119,7 @@ impl LoadConfig {
         };
         let uri: Uri = self.url.parse().map_err(|_| invalid("is not a URL"))?;
         if uri.scheme_str() != Some("http") {
-            return Err(invalid("is not http"));
+            return Err(invalid("is not plain http, and TLS is not supported"));
         }
         let host = uri.host().ok_or_else(|| invalid("has no host"))?;
         let base = uri.path().trim_end_matches('/');
@@ -186,6 +198,12 @@ pub(super) mod tests {
             })
             .contains("--osl")
         );
+        let isl = u32::MAX;
+        let over = error(LoadConfig {
+            isl,
+            ..config("http://h")
+        });
+        assert_eq!(over, "--isl is 4294967295; it must be at most 1048576");
     }
 
     #[test]

@@ -130,6 +130,19 @@ impl Record {
         let pairs = self.content.iter().zip(self.content.iter().skip(1));
         pairs.filter_map(|(&from, &to)| interval_ms(Some(from), Some(to)))
     }
+
+    /// Why it failed and what was seen then, in one line.
+    pub fn complaint(&self) -> Option<String> {
+        let failure = self.failure?;
+        let status = self.status.filter(|_| failure == Failure::Status);
+        let status = status.map(|status| status.to_string());
+        let detail = self.detail.iter().flat_map(|detail| detail.split_whitespace());
+        let words: Vec<&str> = std::iter::once(failure.name())
+            .chain(status.as_deref())
+            .chain(detail)
+            .collect();
+        Some(words.join(" "))
+    }
 }
 
 #[expect(
@@ -154,6 +167,24 @@ mod tests {
             tokens: 12,
             ..Record::default()
         }
+    }
+
+    #[test]
+    fn a_complaint_is_one_line_with_the_status_if_that_is_the_failure() {
+        let refused = Record {
+            status: Some(404),
+            failure: Some(Failure::Status),
+            detail: Some("no\nsuch model".to_owned()),
+            ..record()
+        };
+        assert_eq!(refused.complaint().as_deref(), Some("status 404 no such model"));
+        let cut = Record {
+            status: Some(200),
+            failure: Some(Failure::NoDone),
+            ..record()
+        };
+        assert_eq!(cut.complaint().as_deref(), Some("no_done"));
+        assert_eq!(record().complaint(), None);
     }
 
     #[test]

@@ -45,6 +45,9 @@ fn head(text: &mut String, summary: &Summary) {
         "{state}; {} of {} requests recorded, {} completed, {} failed {:?}",
         requests.recorded, requests.planned, requests.completed, requests.failed, requests.failures
     );
+    if let Some(first) = &requests.first_failure {
+        let _ = writeln!(text, "first failure: {first}");
+    }
     if summary.validity.valid {
         text.push_str("valid\n");
     } else {

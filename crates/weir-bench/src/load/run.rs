@@ -184,13 +184,9 @@ impl Collector<'_> {
 
     fn take(&mut self, record: Record, taken: &mut Vec<Record>, idle: bool) {
         self.output.record(&record);
-        if let Some(failure) = record.failure {
-            let detail = record.detail.as_deref().unwrap_or("");
-            self.output.log(&format!(
-                "{} failed: {} {detail}",
-                record.request_id,
-                failure.name()
-            ));
+        if let Some(complaint) = record.complaint() {
+            self.output
+                .log(&format!("{} failed: {complaint}", record.request_id));
         }
         if idle {
             self.output.flush();

@@ -63,6 +63,8 @@ pub struct Requests {
     pub failed: u64,
     /// Failures by class.
     pub failures: BTreeMap<&'static str, u64>,
+    /// What was wrong with the first of them, in one line.
+    pub first_failure: Option<String>,
 }
 
 /// A run that is not valid says nothing about the server's speed.
@@ -170,6 +172,7 @@ impl Requests {
             completed: recorded - failed,
             failed,
             failures,
+            first_failure: records.iter().find_map(Record::complaint),
         }
     }
 }
@@ -232,7 +235,8 @@ impl Phase {
         let start = all.iter().map(|record| record.t_intended).min().unwrap_or(0);
         let end = all.iter().map(|record| record.t_done).max().unwrap_or(0);
         let duration_s = end.saturating_sub(start) as f64 / 1e9;
-        let tokens: f64 = good.iter().map(|record| f64::from(record.tokens)).sum();
+        let tokens: u64 = good.iter().map(|record| u64::from(record.tokens)).sum();
+        let tokens = tokens as f64;
         let chunks: usize = good.iter().map(|record| record.content.len()).sum();
         let prompts: Samples = good
             .iter()

@@ -227,5 +227,13 @@ async fn the_table_says_what_the_summary_says() {
         table.contains("1 completed, 1 failed {\"no_done\": 1}"),
         "{table}"
     );
+    assert!(table.contains("\nfirst failure: no_done"), "{table}");
     assert!(table.contains("inf"), "{table}");
+}
+
+#[tokio::test]
+async fn a_run_in_which_all_fails_says_why_and_has_no_negative_rate() {
+    let table = render(&run_to_end(&config("http://127.0.0.1:1".to_owned())).await);
+    assert!(table.contains("\nfirst failure: connect "), "{table}");
+    assert!(!table.contains("-0.00"), "{table}");
 }

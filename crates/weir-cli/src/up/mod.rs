@@ -24,15 +24,15 @@ use workers::Workers;
 #[derive(Debug, Args)]
 pub(crate) struct UpArgs {
     /// Address of the frontend.
-    #[arg(long, default_value = "127.0.0.1:8000")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8000")]
     listen: String,
     /// Worker processes. Default: 2, and 1 for a model.
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     processes: Option<u16>,
     #[command(flatten)]
     engines: EngineArgs,
     /// Directory where workers and frontends find each other. Default: one of its own, removed at the end.
-    #[arg(long)]
+    #[arg(long, value_name = "DIR")]
     run_dir: Option<PathBuf>,
     #[command(flatten)]
     frontend: FrontendOptions,

@@ -43,8 +43,14 @@ fn a_bad_command_line_is_one_line_that_names_it() {
         (vec!["worker", "--run-dir", "x", "--speedup", "0"], "over 0"),
         (
             vec!["worker", "--run-dir", "x", "--metrics-listen", "here"],
-            "here",
+            "write it like 127.0.0.1:8000",
         ),
+        (vec!["up", "--threads", "0"], "not in 1..=65535"),
+        (vec!["worker"], "`weir worker --help`"),
+        (vec!["up", "--no-such-flag"], "`weir up --help`"),
+        (vec!["bench", "plane", "--reps", "0"], "`weir bench plane --help`"),
+        (vec!["bench"], "`weir bench --help`"),
+        (vec!["serve-me"], "`weir --help`"),
     ] {
         let line = complaint(&args);
         assert!(line.contains(named), "{args:?}: {line}");

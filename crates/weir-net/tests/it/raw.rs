@@ -70,79 +70,77 @@ async fn bye(stream: &mut TcpStream) -> u16 {
 }
 
 /// Metric label, wire code, and the bytes that earn them.
-fn bad_bytes() -> Vec<(&'static str, u16, Vec<u8>)> {
-    let oversized = FrameHeader {
-        payload: 1,
-        kind: FrameKind::Batch,
-        number: 1,
+type Bad = (&'static str, u16, Vec<u8>);
+
+fn bad_frames() -> Vec<Bad> {
+    let header = |kind, number| {
+        FrameHeader {
+            payload: 0,
+            kind,
+            number,
+        }
+        .encode()
+        .to_vec()
     };
-    let mut oversized = oversized.encode().to_vec();
+    let mut oversized = header(FrameKind::Batch, 1);
     oversized[..4].copy_from_slice(&40_000_u32.to_le_bytes());
-    let mut unknown_frame = frame(1, b"x");
-    unknown_frame[4] = 99;
+    let mut unknown = frame(1, b"x");
+    unknown[4] = 99;
     let mut reserved = frame(1, &record(0, 0, RecordKind::Stop, b""));
     reserved[5] = 1;
-    let mut unknown_record = record(0, 0, RecordKind::Stop, b"");
-    unknown_record[3] = 77;
-    let mut past_frame = record(0, 0, RecordKind::Item, b"abc");
-    past_frame[6] = 200;
-    let truncated_record = &record(0, 0, RecordKind::Stop, b"")[..5];
-    let call = |id: u64| {
-        let mut body = id.to_le_bytes().to_vec();
-        body.push(7);
-        record(0, 0, RecordKind::Call, &body)
-    };
+    let skipped = frame(2, &record(0, 0, RecordKind::Stop, b""));
     vec![
         ("frame_too_large", 0x103, oversized),
-        ("unknown_frame", 0x101, unknown_frame),
+        ("unknown_frame", 0x101, unknown),
         ("malformed_frame", 0x102, reserved),
         ("empty_frame", 0x104, frame(1, b"")),
-        (
-            "frame_number",
-            0x105,
-            frame(2, &record(0, 0, RecordKind::Stop, b"")),
-        ),
-        (
-            "ack_unsent",
-            0x106,
-            FrameHeader {
-                payload: 0,
-                kind: FrameKind::Ack,
-                number: 1 << 40,
-            }
-            .encode()
-            .to_vec(),
-        ),
-        ("unknown_record", 0x201, frame(1, &unknown_record)),
-        ("malformed_record", 0x202, frame(1, &past_frame)),
-        ("malformed_record", 0x202, frame(1, truncated_record)),
+        ("frame_number", 0x105, skipped),
+        ("ack_unsent", 0x106, header(FrameKind::Ack, 1 << 40)),
+    ]
+}
+
+fn bad_records() -> Vec<Bad> {
+    let mut unknown = record(0, 0, RecordKind::Stop, b"");
+    unknown[3] = 77;
+    let mut past_frame = record(0, 0, RecordKind::Item, b"abc");
+    past_frame[6] = 200;
+    let truncated = record(0, 0, RecordKind::Stop, b"")[..5].to_vec();
+    let records = [
+        ("unknown_record", 0x201, unknown),
+        ("malformed_record", 0x202, past_frame),
+        ("malformed_record", 0x202, truncated),
+        ("malformed_record", 0x202, record(0, 0, RecordKind::End, &[9])),
         (
             "malformed_record",
             0x202,
-            frame(1, &record(0, 0, RecordKind::End, &[9])),
+            record(0, 0, RecordKind::Grant, &[0; 15]),
         ),
+        ("malformed_record", 0x202, record(0, 0, RecordKind::Call, &[7; 9])),
         (
             "malformed_record",
             0x202,
-            frame(1, &record(0, 0, RecordKind::Grant, &[0; 15])),
+            record(0, 0, RecordKind::Handlers, b"\x02\x01h"),
         ),
-        ("malformed_record", 0x202, frame(1, &call(1))),
         (
             "slot_out_of_table",
             0x203,
-            frame(1, &record(0xff_ffff, 1, RecordKind::Item, b"x")),
+            record(0xff_ffff, 1, RecordKind::Item, b"x"),
+        ),
+        (
+            "slot_out_of_table",
+            0x203,
+            record(1, 1, RecordKind::Item, b"of a slot never handed out"),
         ),
         (
             "call_protocol",
             0x302,
-            frame(1, &record(0, 0, RecordKind::CallPart, &[1; 9])),
+            record(0, 0, RecordKind::CallPart, &[1; 9]),
         ),
-        (
-            "call_protocol",
-            0x302,
-            frame(1, &record(0, 0, RecordKind::Reply, &[1; 13])),
-        ),
-    ]
+        ("call_protocol", 0x302, record(0, 0, RecordKind::Reply, &[1; 13])),
+    ];
+    records
+        .map(|(label, code, record)| (label, code, frame(1, &record)))
+        .into()
 }
 
 #[tokio::test]
@@ -152,7 +150,7 @@ async fn bad_bytes_end_their_link_with_a_code_and_nothing_else() {
     sender.send(b"before").await.unwrap();
     let node = &pair.consumer;
     let mut expected: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
-    for (id, (label, code, bytes)) in bad_bytes().into_iter().enumerate() {
+    for (id, (label, code, bytes)) in bad_frames().into_iter().chain(bad_records()).enumerate() {
         let mut stream = linked(node, id as u8 + 1).await;
         stream.write_all(&bytes).await.unwrap();
         assert_eq!(bye(&mut stream).await, code, "{label}");
@@ -310,6 +308,72 @@ async fn a_second_link_of_a_node_id_in_use_is_refused() {
         Answer::Refuse(weir_proto::wire::RefuseCode::NodeIdInUse, _)
     ));
     assert_eq!(node.metrics().links, 1);
+}
+
+/// A peer that `node` has dialled and that says it is `id`; the connection stays open as long as the stream.
+async fn dialled(node: &Node, id: u8) -> TcpStream {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let accept = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut prefix = [0; PREFIX];
+        stream.read_exact(&mut prefix).await.unwrap();
+        let mut body = vec![0; Hello::body_len(prefix).unwrap()];
+        stream.read_exact(&mut body).await.unwrap();
+        let accepted = Answer::Accept(hello(id)).encode();
+        stream.write_all(&accepted).await.unwrap();
+        stream
+    };
+    let (stream, peer) = tokio::join!(accept, node.connect(addr));
+    assert_eq!(peer.unwrap().id(), NodeId([id; 16]));
+    stream
+}
+
+#[tokio::test]
+async fn whoever_gives_the_id_of_a_dialled_peer_is_refused_and_ends_nothing() {
+    let node = Node::bind(NodeConfig::default()).await.unwrap();
+    // One id below the node's own and one above: no order of ids lets a stranger in.
+    for id in [0, 0xff] {
+        let _dialled = dialled(&node, id).await;
+        let find = |peer: &weir_net::Peer| peer.id() == NodeId([id; 16]);
+        let peer = node.peers().into_iter().find(find).unwrap();
+        let mut thief = TcpStream::connect(node.addr()).await.unwrap();
+        thief.write_all(&hello(id).encode()).await.unwrap();
+        assert!(matches!(
+            answer(&mut thief).await,
+            Answer::Refuse(weir_proto::wire::RefuseCode::Crossing, _)
+        ));
+        assert_eq!(peer.health(), weir_net::Health::Up);
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_has_dialled_already_is_found_by_dialling_it() {
+    for first_is_lower in [true, false] {
+        let one = Node::bind(NodeConfig::default()).await.unwrap();
+        let two = Node::bind(NodeConfig::default()).await.unwrap();
+        let (first, second) = if (one.id() < two.id()) == first_is_lower {
+            (one, two)
+        } else {
+            (two, one)
+        };
+        let there = first.connect(second.addr()).await.unwrap();
+        let back = second.connect(first.addr()).await.unwrap();
+        assert_eq!((there.id(), back.id()), (second.id(), first.id()));
+        assert_eq!(
+            (there.health(), back.health()),
+            (weir_net::Health::Up, weir_net::Health::Up)
+        );
+        assert_eq!((first.metrics().links, second.metrics().links), (1, 1));
+    }
+}
+
+#[tokio::test]
+async fn nothing_beyond_loopback_is_dialled() {
+    let node = Node::bind(NodeConfig::default()).await.unwrap();
+    let addr = ([192, 0, 2, 1], 7000).into();
+    let error = node.connect(addr).await.unwrap_err();
+    assert!(matches!(error, weir_net::ConnectError::NotLoopback { addr: named } if named == addr));
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@
 //! more than one item per stream and call.
 
 mod calls;
+mod from_consumer;
 mod queue;
 mod streams;
 

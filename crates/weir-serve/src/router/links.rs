@@ -67,9 +67,12 @@ impl Drop for Dialer {
 /// Keeps a link to one process.
 async fn dial(fleet: Arc<Fleet>, node: Node, process: String, addr: SocketAddr) {
     let mut wait = FIRST_WAIT;
+    // A failure is worth a warning once, until a link has been there.
+    let mut said = false;
     loop {
         match link(&node, addr).await {
             Ok(peer) => {
+                said = false;
                 tracing::info!(process, %addr, "linked to worker process");
                 let since = Instant::now();
                 fleet.set_link(&process, Some(peer.clone()));
@@ -80,7 +83,11 @@ async fn dial(fleet: Arc<Fleet>, node: Node, process: String, addr: SocketAddr) 
                     wait = FIRST_WAIT;
                 }
             }
-            Err(reason) => tracing::debug!(process, %addr, reason, "cannot link to worker process; retrying"),
+            Err(reason) if said => tracing::debug!(process, %addr, reason, "still no link to worker process"),
+            Err(reason) => {
+                said = true;
+                tracing::warn!(process, %addr, reason, "cannot link to worker process; retrying");
+            }
         }
         tokio::time::sleep(wait).await;
         wait = wait.saturating_mul(2).min(LONGEST_WAIT);

@@ -56,6 +56,23 @@ async fn a_registration_is_seen_until_its_lease_is_dropped() {
 }
 
 #[tokio::test]
+async fn what_is_no_registration_holds_nothing_up() {
+    let dir = TempDir::new().unwrap();
+    let directory = Directory::new(dir.path());
+    let mut seen = directory.watch().await.unwrap();
+    // Opening a pipe that nobody writes to would wait for ever.
+    let pipe = Command::new("mkfifo").arg(file(dir.path(), "a-pipe")).status();
+    assert!(pipe.unwrap().success());
+    let forged = registration("x\"} 1\nforged_metric 1", std::process::id());
+    let json = serde_json::to_vec(&forged).unwrap();
+    fs::write(file(dir.path(), "forged"), json).unwrap();
+    let _lease = directory.register(&own("w0")).await.unwrap();
+    let found = seen.wait_for(|found| !found.is_empty());
+    let found = tokio::time::timeout(std::time::Duration::from_secs(30), found).await;
+    assert_eq!(*found.expect("the watch goes on").unwrap(), [own("w0")]);
+}
+
+#[tokio::test]
 async fn a_changed_registration_is_seen() {
     let dir = TempDir::new().unwrap();
     let directory = Directory::new(dir.path());

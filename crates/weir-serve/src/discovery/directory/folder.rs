@@ -56,8 +56,7 @@ impl Folder {
     pub(super) fn publish(&self, registration: &Registration) -> Result<(), DiscoveryError> {
         let name = &registration.name;
         if !is_valid(name) {
-            let rule = format!("1 to {MAX_NAME} letters, digits, dots, dashes and underscores");
-            return Err(DiscoveryError(format!("worker name {name:?} is not {rule}")));
+            return Err(DiscoveryError(bad_name(name)));
         }
         self.create()?;
         let _lock = self.lock().map_err(|error| self.unusable(&error))?;
@@ -124,15 +123,28 @@ impl Folder {
 
 /// Reads one registration.
 pub(super) fn read(path: &Path) -> io::Result<Registration> {
+    // Opening anything else may wait for ever: a pipe waits for its writer.
+    if !fs::symlink_metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
     let mut json = Vec::new();
     File::open(path)?.take(MAX_FILE).read_to_end(&mut json)?;
-    Ok(serde_json::from_slice(&json)?)
+    let registration: Registration = serde_json::from_slice(&json)?;
+    match is_valid(&registration.name) {
+        true => Ok(registration),
+        false => Err(io::Error::other(bad_name(&registration.name))),
+    }
 }
 
 /// Whether a process of this id exists on this host.
 pub(super) fn is_alive(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
+}
+
+fn bad_name(name: &str) -> String {
+    let cut: String = name.chars().take(MAX_NAME).collect();
+    format!("worker name {cut:?} is not 1 to {MAX_NAME} letters, digits, dots, dashes and underscores")
 }
 
 fn is_valid(name: &str) -> bool {

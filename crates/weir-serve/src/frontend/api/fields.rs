@@ -41,12 +41,16 @@ impl<'a> Field<'a> {
         ApiError::invalid(self.name, format!("{} {message}", self.name))
     }
 
-    /// An error that says what was expected here.
+    /// An error that says what was expected here. What came is named unless it is of the expected kind itself: then
+    /// something inside it is wrong.
     pub(crate) fn expected(&self, what: impl std::fmt::Display) -> ApiError {
-        self.error(format_args!(
-            "must be {what}, not {}",
-            self.text().map_or_else(|| "absent".to_owned(), describe)
-        ))
+        let what = what.to_string();
+        let came = self.text().map_or_else(|| "absent".to_owned(), describe);
+        if came.starts_with('a') && what.contains(&came) {
+            self.error(format_args!("must be {what}; this one cannot be read as that"))
+        } else {
+            self.error(format_args!("must be {what}, not {came}"))
+        }
     }
 
     /// An error unless the member is absent, null or one of `neutral`: it asks for something not offered.
@@ -77,7 +81,6 @@ impl<'a> Field<'a> {
     pub(crate) fn integer(&self, range: RangeInclusive<i64>) -> Result<Option<i64>, ApiError> {
         let what = match (*range.start(), *range.end()) {
             (i64::MIN, i64::MAX) => "a 64-bit integer".to_owned(),
-            (low, high) if high >= i64::from(u32::MAX) => format!("an integer of at least {low}"),
             (low, high) => format!("an integer from {low} to {high}"),
         };
         match self.parse::<i64>(&what)? {
@@ -151,14 +154,39 @@ mod tests {
             "x must be a number from 0 to 2, not 1e999"
         );
         let count = |field: Field<'_>| field.count(1);
-        assert_eq!(message("0", count), "x must be an integer of at least 1, not 0");
+        assert_eq!(
+            message("0", count),
+            "x must be an integer from 1 to 4294967295, not 0"
+        );
         assert_eq!(
             message("1.5", count),
-            "x must be an integer of at least 1, not 1.5"
+            "x must be an integer from 1 to 4294967295, not 1.5"
+        );
+        assert_eq!(
+            message("4294967296", count),
+            "x must be an integer from 1 to 4294967295, not 4294967296"
         );
         assert_eq!(
             message("[]", |field| field.flag()),
             "x must be true or false, not an array"
+        );
+        assert_eq!(
+            message("{\"b\": 1}", |field| field.parse::<[u8; 2]>("an object with a")),
+            "x must be an object with a; this one cannot be read as that"
+        );
+    }
+
+    #[test]
+    fn a_value_of_the_right_kind_is_not_said_to_be_of_another() {
+        let text = |field: Field<'_>| field.string();
+        assert_eq!(
+            message(r#""\ud800""#, text),
+            "x must be a string; this one cannot be read as that"
+        );
+        let ids = |field: Field<'_>| field.parse::<Vec<u32>>("an array of token ids");
+        assert_eq!(
+            message("[-1]", ids),
+            "x must be an array of token ids; this one cannot be read as that"
         );
     }
 

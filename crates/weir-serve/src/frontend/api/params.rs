@@ -205,7 +205,7 @@ impl RawParams<'_> {
     }
 
     fn fault(&self) -> Result<Option<Fault>, ApiError> {
-        let what = "{\"at\": token, \"kind\": \"die\", \"hang\", \"error\" or \"refuse\"}";
+        let what = "an object {\"at\": token, \"kind\": \"die\", \"hang\", \"error\" or \"refuse\"}";
         Field::new("weir_fault", self.weir_fault).parse(what)
     }
 }
