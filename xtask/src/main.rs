@@ -7,6 +7,8 @@
 #![expect(clippy::print_stdout, reason = "what a task finds is its output")]
 
 mod conformance;
+mod instructions;
+mod loom;
 mod process;
 mod setup;
 mod show;
@@ -30,7 +32,8 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Install what the tests need: a Python environment in `.venv` with pinned packages. Fast when it is there.
+    /// Install what the tests need: a Python environment in `.venv` with pinned packages, and valgrind. Fast when they
+    /// are there.
     Setup,
     /// Everything that must hold: setup, formatting, house rules, clippy, unit and integration tests, acceptance.
     Test(test::Options),
@@ -38,16 +41,24 @@ enum Task {
     Tidy,
     /// Measure one claim on a release build and print `name figure bar ok` (or `FAIL`).
     Show(show::Options),
-    /// The slow proofs: long seeded simulations.
+    /// Count the instructions of weir-proto's scenarios and compare them with the file.
+    Instructions(instructions::Options),
+    /// Run the loom models: every order of the mailbox, the dirty map and the writer's sleep.
+    Loom,
+    /// The slow proofs: 10,000 seeded simulations, many mutated fuzz inputs, the loom models.
     Conformance(conformance::Options),
 }
 
 fn main() -> ExitCode {
     let outcome = tree::root().and_then(|root| match Args::parse().task {
-        Task::Setup => setup::run(&root).map(|_| true),
+        Task::Setup => setup::run(&root)
+            .and_then(|_| setup::valgrind(&root))
+            .map(|()| true),
         Task::Test(options) => test::run(&root, &options),
         Task::Tidy => tidy::run(&root),
         Task::Show(options) => show::run(&root, &options),
+        Task::Instructions(options) => instructions::run(&root, &options),
+        Task::Loom => loom::run(&root),
         Task::Conformance(options) => conformance::run(&root, &options),
     });
     match outcome {

@@ -1,7 +1,7 @@
-//! What the tests need beyond Rust and a C linker: Python with a few pinned packages.
+//! What the tests need beyond Rust and a C linker: Python with a few pinned packages, and valgrind.
 //!
-//! They live in `.venv` inside the workspace, so nothing outside it changes. The one exception is Debian's
-//! `python3-venv`, which is installed when it is missing and we are root. Invariant: done once, it costs two file
+//! The packages live in `.venv` inside the workspace, so nothing outside it changes. The exceptions are Debian's
+//! `python3-venv` and `valgrind`, which are installed when they are missing and we are root. Invariant: done once, it costs two file
 //! reads; whatever cannot be installed is named in one line with what to do.
 
 use std::{
@@ -48,6 +48,14 @@ pub(crate) fn run(root: &Path) -> Result<PathBuf> {
     Ok(python)
 }
 
+/// Installs valgrind, which counts instructions, if it is not there.
+pub(crate) fn valgrind(root: &Path) -> Result<()> {
+    if succeeds("valgrind", &["--version"]) {
+        return Ok(());
+    }
+    install(root, "valgrind", "valgrind is missing")
+}
+
 fn make_venv(root: &Path, venv: &Path) -> Result<()> {
     ensure!(
         succeeds(
@@ -60,36 +68,31 @@ fn make_venv(root: &Path, venv: &Path) -> Result<()> {
         fs::remove_dir_all(venv).with_context(|| format!("cannot remove the old {}", venv.display()))?;
     }
     if !succeeds("python3", &["-c", "import venv, ensurepip"]) {
-        install_venv_module(root)?;
+        install(root, "python3-venv", "python3 has no module venv")?;
     }
     let made = process::run(&mut process::command(root, "python3", &["-m", "venv", ".venv"]))?;
     ensure!(made, "`python3 -m venv .venv` failed (its lines above say why)");
     Ok(())
 }
 
-fn install_venv_module(root: &Path) -> Result<()> {
-    const TODO: &str =
-        "install it as root with `apt-get install python3-venv`, then run `cargo xtask setup` again";
+/// Installs a package of Debian's, if we are root and there is an apt-get; `why` says what is missing.
+fn install(root: &Path, package: &str, why: &str) -> Result<()> {
+    let todo =
+        format!("install it as root with `apt-get install {package}`, then run `cargo xtask setup` again");
     ensure!(
         succeeds("apt-get", &["--version"]),
-        "python3 has no module venv and there is no apt-get: install it"
+        "{why} and there is no apt-get: install {package}"
     );
-    ensure!(is_root(), "python3 has no module venv; {TODO}");
-    println!("installing Debian's python3-venv");
+    ensure!(is_root(), "{why}; {todo}");
+    println!("installing Debian's {package}");
     let apt = |args: &[&str]| {
         let mut command = process::command(root, "apt-get", args);
         command.env("DEBIAN_FRONTEND", "noninteractive");
         process::run(&mut command)
     };
-    let install = [
-        "install",
-        "--yes",
-        "--quiet",
-        "--no-install-recommends",
-        "python3-venv",
-    ];
+    let install = ["install", "--yes", "--quiet", "--no-install-recommends", package];
     if !(apt(&["update", "--quiet"])? && apt(&install)?) {
-        bail!("apt-get could not install python3-venv (its lines above say why); {TODO}");
+        bail!("apt-get could not install {package} (its lines above say why); {todo}");
     }
     Ok(())
 }

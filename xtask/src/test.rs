@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::{process, setup, steps::Steps, suite, tidy};
+use crate::{instructions, loom, process, setup, steps::Steps, suite, tidy};
 
 /// Options of `cargo xtask test`.
 #[derive(Debug, Default, Args)]
@@ -40,6 +40,10 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
                 root,
                 &["test", "--workspace", "--no-fail-fast"],
             ))
+        });
+        steps.tests("loom models", || loom::counted(root));
+        steps.check("instruction counts", || {
+            instructions::run(root, &instructions::Options::default())
         });
     }
     steps.tests("acceptance suite", || {

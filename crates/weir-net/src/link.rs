@@ -7,17 +7,23 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::Waker,
     time::Duration,
 };
 
-use atomic_waker::AtomicWaker;
 use tokio::{sync::Notify, task::AbortHandle};
 use weir_proto::{LaneKey, Mark, Outbox, wire::Hello};
 
-use crate::{counters::LinkCounters, node::NodeShared, slot_set::SlotSet, sync::Mutex};
+use crate::{
+    counters::LinkCounters,
+    dirty::Dirty,
+    node::NodeShared,
+    slot_set::SlotSet,
+    staging,
+    sync::{AtomicWaker, Mutex},
+};
 
 /// Handlers a peer may announce.
 const MAX_HANDLERS: usize = 1024;
@@ -36,9 +42,7 @@ pub(crate) struct Link {
     pub(crate) outbox: Mutex<Outbox<Waker>>,
     pub(crate) writer: AtomicWaker,
     /// Slots with something due to the peer.
-    pub(crate) dirty: SlotSet,
-    /// The most urgent mark since the last drain, as [`urgency`]; 0 if there is none.
-    pub(crate) marked: AtomicU8,
+    pub(crate) dirty: Dirty,
     /// Slots minted for this link.
     pub(crate) owned: SlotSet,
     /// The last frame number taken from the peer.
@@ -59,15 +63,6 @@ pub(crate) struct Link {
     tasks: Mutex<Vec<AbortHandle>>,
 }
 
-/// A mark as a number that grows with its urgency.
-pub(crate) fn urgency(mark: Mark) -> u8 {
-    match mark {
-        Mark::Lazy => 1,
-        Mark::Soon => 2,
-        Mark::Now => 3,
-    }
-}
-
 impl Link {
     pub(crate) fn new(node: Arc<NodeShared>, peer: Hello, remote: SocketAddr, dialed: bool) -> Self {
         let lane = node.next_lane();
@@ -79,8 +74,7 @@ impl Link {
             dialed,
             outbox: Mutex::new(Outbox::new(lane)),
             writer: AtomicWaker::new(),
-            dirty: SlotSet::default(),
-            marked: AtomicU8::new(0),
+            dirty: Dirty::new(),
             owned: SlotSet::default(),
             taken: AtomicU64::new(0),
             ack_due: AtomicBool::new(false),
@@ -102,22 +96,13 @@ impl Link {
     /// Runs `change` on the outbox and wakes the writer if it sleeps and there is work now.
     #[inline]
     pub(crate) fn stage<R>(&self, change: impl FnOnce(&mut Outbox<Waker>) -> R) -> R {
-        let mut outbox = self.outbox.lock();
-        let result = change(&mut outbox);
-        let wake = outbox.must_wake();
-        drop(outbox);
-        if wake {
-            self.writer.wake();
-        }
-        result
+        staging::stage(&self.outbox, &self.writer, change)
     }
 
     /// The slot at `index` has something due to the peer.
     #[inline]
     pub(crate) fn mark(&self, index: u32, mark: Mark) {
-        self.dirty.insert(index);
-        let urgency = urgency(mark);
-        if self.marked.fetch_max(urgency, Ordering::AcqRel) < urgency {
+        if self.dirty.mark(index, mark) {
             self.writer.wake();
         }
     }

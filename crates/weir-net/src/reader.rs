@@ -6,7 +6,7 @@
 use std::{
     collections::HashMap,
     io,
-    sync::{Arc, MutexGuard, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     task::Waker,
 };
 
@@ -27,6 +27,7 @@ use crate::{
     counters::add,
     link::Link,
     slot_table::{Cell, SlotTable},
+    sync::MutexGuard,
 };
 
 /// Read buffer; also what a shared record may pin four times over.

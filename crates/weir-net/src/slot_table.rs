@@ -3,17 +3,17 @@
 //! Invariant: a peer may name only indexes that were handed out; anything else is outside the table.
 
 use std::{
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     task::Waker,
     time::Duration,
 };
 
 use weir_proto::{ConsumerEvent, ConsumerSlot, SlotAllocator};
 
-use crate::{link::Link, sync::Mutex};
+use crate::{
+    link::Link,
+    sync::{AtomicU32, Mutex, OnceLock},
+};
 
 const PAGE: usize = 64;
 

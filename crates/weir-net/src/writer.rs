@@ -24,7 +24,8 @@ use weir_proto::{
 
 use crate::{
     counters::add,
-    link::{Link, urgency},
+    link::Link,
+    staging::{self, Due},
 };
 
 /// Bulk is written in pieces of at most this size, everything urgent before each.
@@ -46,7 +47,7 @@ struct Writer {
     timer_at: Instant,
     /// When what is marked leaves on its own, and the urgency that is known of.
     linger: Option<Instant>,
-    lingering: u8,
+    lingering: Option<Mark>,
     /// When an ack leaves on its own.
     ack: Option<Instant>,
     keepalive: Instant,
@@ -64,7 +65,7 @@ pub(crate) async fn run(link: Arc<Link>, half: OwnedWriteHalf) {
         timer: Box::pin(tokio::time::sleep_until(first)),
         timer_at: first,
         linger: None,
-        lingering: 0,
+        lingering: None,
         ack: None,
         keepalive: first,
         control: Batch::new(usize::MAX),
@@ -99,18 +100,17 @@ impl Writer {
 
     /// Why to write now, or sleep until something is staged, a slot is dirty, or a timer fires.
     fn poll_cause(&mut self, cx: &mut Context<'_>) -> Poll<Cause> {
-        self.link.writer.register(cx.waker());
-        if self.link.is_closing() || self.link.is_gone() {
+        let link = &self.link;
+        let due = staging::look(&link.outbox, &link.dirty, &link.writer, cx.waker());
+        if link.is_closing() || link.is_gone() {
             return Poll::Ready(Cause::Close);
         }
-        {
-            let mut outbox = self.link.outbox.lock();
-            if outbox.has_work() {
-                return Poll::Ready(Cause::Work);
-            }
-            outbox.sleep();
+        if due == Due::Work {
+            return Poll::Ready(Cause::Work);
         }
-        if self.note_marks().is_ready() {
+        if let Due::Replies(mark) = due
+            && self.note(mark).is_ready()
+        {
             return Poll::Ready(Cause::Work);
         }
         let ack = self.link.ack_due.load(Ordering::Acquire);
@@ -132,19 +132,18 @@ impl Writer {
     }
 
     /// Sets the moment by which marked slots must be visited; ready if that is now.
-    fn note_marks(&mut self) -> Poll<()> {
-        let marked = self.link.marked.load(Ordering::Acquire);
-        if marked <= self.lingering {
+    fn note(&mut self, mark: Mark) -> Poll<()> {
+        if Some(mark) <= self.lingering {
             return Poll::Pending;
         }
-        self.lingering = marked;
+        self.lingering = Some(mark);
         let config = &self.link.node.config;
-        let linger = if marked == urgency(Mark::Lazy) {
-            config.grant_linger
-        } else {
-            config.reply_linger
+        let linger = match mark {
+            Mark::Lazy => config.grant_linger,
+            Mark::Soon => config.reply_linger,
+            Mark::Now => Duration::ZERO,
         };
-        if linger.is_zero() || marked == urgency(Mark::Now) {
+        if linger.is_zero() {
             return Poll::Ready(());
         }
         let by = Instant::now() + linger;
@@ -155,7 +154,7 @@ impl Writer {
     /// Takes everything that is due and writes it.
     async fn write_turn(&mut self) -> io::Result<()> {
         self.linger = None;
-        self.lingering = 0;
+        self.lingering = None;
         self.ack = None;
         let ack = self.take_ack();
         self.render_control();
@@ -233,9 +232,6 @@ impl Writer {
     }
 
     fn render_control(&mut self) {
-        if self.link.marked.swap(0, Ordering::AcqRel) == 0 {
-            return;
-        }
         let (link, control) = (&self.link, &mut self.control);
         let now = link.node.now();
         let (mut visits, mut grants) = (0, 0);

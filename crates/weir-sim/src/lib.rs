@@ -11,6 +11,7 @@ mod check;
 mod consumer;
 mod content;
 mod end;
+pub mod fuzz;
 mod model;
 mod node;
 mod operations;
@@ -18,11 +19,14 @@ mod pipe;
 mod producer;
 mod read;
 mod rng;
+mod script;
+mod side;
 mod trace;
 mod world;
 mod write;
 
 pub use rng::Rng;
+pub use side::{Side, TOKEN};
 
 use weir_proto::{Ending, Time};
 

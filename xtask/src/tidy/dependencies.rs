@@ -1,6 +1,7 @@
 //! Every outside crate has its reason, written once, in the root manifest.
 //!
 //! Members only name what they use (`NAME.workspace = true`), so that version, features and reason stand in one place.
+//! A manifest with a `[workspace]` is a root; `fuzz/` has one of its own.
 
 use super::{Finding, numbered};
 use crate::tree::Source;
@@ -11,7 +12,7 @@ pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
         .iter()
         .filter(|source| source.path.ends_with("Cargo.toml"))
         .flat_map(|source| {
-            let root = source.path == "Cargo.toml";
+            let root = numbered(source).any(|(_, line)| line == "[workspace]");
             entries(source)
                 .filter_map(move |(number, section, line)| {
                     let what = if root {
@@ -91,7 +92,7 @@ mod tests {
     fn a_dependency_without_a_reason_is_found() {
         let found = manifest(
             "Cargo.toml",
-            "[workspace.dependencies]\nfoo = \"1\" # parses\nbar = \"2\"\n",
+            "[workspace]\n[workspace.dependencies]\nfoo = \"1\" # parses\nbar = \"2\"\n",
         );
         assert_eq!(found.len(), 1);
         assert!(found[0].starts_with("`bar`"), "{found:?}");

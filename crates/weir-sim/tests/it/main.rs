@@ -1,10 +1,14 @@
 //! Worlds by seed. `WEIR_SIM_SEEDS=N` lives through N worlds, `WEIR_SIM_SEED=K` through one, with its trace.
 
+#![expect(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
+
+mod replay;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use weir_sim::{Summary, run};
 
-fn number(name: &str) -> Option<u64> {
+pub(crate) fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(
         text.parse()
@@ -18,7 +22,7 @@ fn every_world_keeps_its_promises() {
         println!("seed {seed}: {:?}", run(seed, true));
         return;
     }
-    let seeds = number("WEIR_SIM_SEEDS").unwrap_or(200);
+    let seeds = number("WEIR_SIM_SEEDS").unwrap_or(500);
     let mut sum = Summary::default();
     for seed in 0..seeds {
         match catch_unwind(AssertUnwindSafe(|| run(seed, false))) {
@@ -31,7 +35,7 @@ fn every_world_keeps_its_promises() {
         }
     }
     println!("{seeds} worlds: {sum:?}");
-    if seeds >= 200 {
+    if seeds >= 500 {
         assert!(
             sum.endings.iter().all(|count| *count > 0),
             "an ending was never seen: {sum:?}"

@@ -1,0 +1,5 @@
+//! See `weir_sim::fuzz::frame`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_sim::fuzz::frame(data));
