@@ -3,11 +3,14 @@
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Result, bail};
 use clap::Args;
+use weir_engine::PromptEncoder;
+use weir_model::prompts::ModelPrompts;
 use weir_net::{Node, NodeConfig};
 use weir_serve::{
     discovery::Directory,
@@ -17,6 +20,7 @@ use weir_serve::{
 use crate::{
     address, duration,
     exit::usage,
+    model,
     process::{ProcessArgs, Stop, Stops, print_ready, run_on},
 };
 
@@ -65,6 +69,12 @@ pub(crate) struct FrontendArgs {
     /// Send a streamed chat's role at once, before its first token.
     #[arg(long)]
     early_role: bool,
+    /// Tokenize as this model does: a GGUF file, or the name of a fetched one. Only workers with its tokenizer are used.
+    #[arg(long, value_name = "FILE|NAME")]
+    model: Option<String>,
+    /// Chat template to use instead of the model's.
+    #[arg(long, value_name = "FILE", requires = "model")]
+    chat_template: Option<PathBuf>,
     #[command(flatten)]
     process: ProcessArgs,
 }
@@ -86,9 +96,27 @@ impl FrontendArgs {
             max_requests: self.max_requests,
             migration_limit: self.migration_limit.unwrap_or(default.migration_limit),
             early_role: self.early_role,
+            encoder: match &self.model {
+                Some(model) => self.encoder_of(model)?,
+                None => default.encoder,
+            },
             ..default
         })
     }
+
+    fn encoder_of(&self, model: &str) -> Result<Arc<dyn PromptEncoder>> {
+        let given = self.chat_template.as_deref().map(read_template).transpose()?;
+        let gguf = model::open(model).map_err(|error| usage(format!("--model {model}: {error:#}")))?;
+        let prompts = ModelPrompts::from_gguf(&gguf, given.as_deref())
+            .map_err(|error| usage(format!("--model {model}: {error}")))?;
+        tracing::info!(model, "chats go through {}", prompts.source());
+        Ok(Arc::new(prompts))
+    }
+}
+
+fn read_template(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path)
+        .map_err(|error| usage(format!("cannot read --chat-template {}: {error}", path.display())))
 }
 
 fn read_keys(path: &Path) -> Result<ApiKeys> {

@@ -7,6 +7,7 @@ mod address;
 mod bench;
 mod bench_model;
 mod duration;
+mod engines;
 mod exit;
 mod frontend;
 mod generate;

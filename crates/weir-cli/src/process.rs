@@ -13,7 +13,7 @@ use tokio::{
 /// Options of every long-running command.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct ProcessArgs {
-    /// Runtime threads. Default: one per core.
+    /// Runtime threads and, in a worker with a model, threads that compute. Default: one per core.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
     /// Stop at once when standard input ends. Commands that start this one hold the other end.

@@ -1,15 +1,10 @@
 //! `weir worker`: one process that hosts engines.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::{Result, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use tokio::time::Instant;
-use weir_engine::{
-    Engine,
-    mock::{MockConfig, MockEngine},
-    scripted::{ScriptedConfig, ScriptedEngine},
-};
 use weir_net::NodeConfig;
 use weir_serve::{
     discovery::{Directory, Discovery},
@@ -18,6 +13,7 @@ use weir_serve::{
 
 use crate::{
     address,
+    engines::EngineArgs,
     exit::usage,
     process::{ProcessArgs, Stop, Stops, print_ready, run_on},
 };
@@ -46,54 +42,6 @@ pub(crate) struct WorkerArgs {
     process: ProcessArgs,
 }
 
-/// Which engines a process hosts.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct EngineArgs {
-    /// Engine of every worker.
-    #[arg(long, value_enum, default_value = "mock")]
-    pub(crate) engine: EngineKind,
-    /// Workers (engines) in a process.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
-    pub(crate) workers: u16,
-    /// Divides the mock engine's times; `inf` for no waiting at all.
-    #[arg(long, value_name = "X", allow_negative_numbers = true, default_value_t = 1.0, value_parser = parse_speedup)]
-    pub(crate) speedup: f64,
-}
-
-/// Engines by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum EngineKind {
-    /// Makes tokens up, with a model's timing.
-    Mock,
-    /// Plays the script that a request brings.
-    Scripted,
-}
-
-fn parse_speedup(text: &str) -> Result<f64, String> {
-    let speedup: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if speedup > 0.0 {
-        Ok(speedup)
-    } else {
-        Err("it must be over 0".to_owned())
-    }
-}
-
-impl EngineArgs {
-    fn start(&self) -> Vec<Arc<dyn Engine>> {
-        (0..self.workers).map(|_| self.start_one()).collect()
-    }
-
-    fn start_one(&self) -> Arc<dyn Engine> {
-        match self.engine {
-            EngineKind::Mock => Arc::new(MockEngine::start(&MockConfig {
-                speedup: self.speedup,
-                ..Default::default()
-            })),
-            EngineKind::Scripted => Arc::new(ScriptedEngine::start(&ScriptedConfig::default())),
-        }
-    }
-}
-
 /// Runs `weir worker`.
 ///
 /// # Errors
@@ -109,7 +57,8 @@ async fn serve(args: WorkerArgs) -> Result<()> {
         .name
         .clone()
         .unwrap_or_else(|| format!("w{}", std::process::id()));
-    let host = WorkerHost::start(&name, NodeConfig::default(), args.engines.start())
+    let engines = args.engines.start(args.process.threads)?;
+    let host = WorkerHost::start(&name, NodeConfig::default(), engines)
         .await
         .map_err(usage)?;
     let _metrics = serve_metrics(&args, &host).await?;

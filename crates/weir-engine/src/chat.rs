@@ -42,6 +42,16 @@ impl FromStr for Role {
 pub struct UnknownRole;
 
 impl Role {
+    /// The role as chat templates call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+        }
+    }
+
     fn token(self) -> Special {
         match self {
             Self::System => Special::System,

@@ -8,6 +8,7 @@ pub mod chat;
 pub mod contract;
 mod intake;
 pub mod mock;
+pub mod prompt;
 pub mod scripted;
 pub mod text;
 pub mod tokenizer;
@@ -16,3 +17,4 @@ pub use contract::{
     Demand, Emitted, Engine, EngineError, EngineStats, Fault, FaultKind, FinishReason, ModelCard, Refusal,
     Request, Sampling, ScriptStep, TokenEvent, TokenSink, Usage,
 };
+pub use prompt::{PromptEncoder, PromptError};

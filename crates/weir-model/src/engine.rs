@@ -34,7 +34,21 @@ pub struct LocalEngine {
     thread: Option<JoinHandle<()>>,
 }
 
-type Submitted = (batch::Request, Box<dyn TokenSink>);
+/// A request on its way to the thread. Dropping it frees its place, so the sink goes first.
+struct Submitted {
+    request: batch::Request,
+    sink: Box<dyn TokenSink>,
+    place: Place,
+}
+
+/// One of the open requests; dropped once its sink has ended.
+struct Place(Arc<Shared>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::SeqCst);
+    }
+}
 
 struct Shared {
     inbox: Mutex<Vec<Submitted>>,
@@ -43,7 +57,7 @@ struct Shared {
     stop: AtomicBool,
     /// Requests whose sink is still held.
     open: AtomicU64,
-    running: AtomicU64,
+    /// Of those, how many wait in the batcher.
     waiting: AtomicU64,
     tokens: AtomicU64,
     requests: AtomicU64,
@@ -72,6 +86,19 @@ impl Shared {
     }
 }
 
+/// Lets nothing more in once the thread has ended, even by a panic, and drops what it had not taken.
+struct Closed(Arc<Shared>);
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        let mut inbox = self.0.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.stop.store(true, Ordering::SeqCst);
+        let left = std::mem::take(&mut *inbox);
+        drop(inbox);
+        drop(left);
+    }
+}
+
 impl LocalEngine {
     /// Starts the thread that runs the model. `card` says what is served.
     ///
@@ -89,7 +116,6 @@ impl LocalEngine {
             woken: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             open: AtomicU64::new(0),
-            running: AtomicU64::new(0),
             waiting: AtomicU64::new(0),
             tokens: AtomicU64::new(0),
             requests: AtomicU64::new(0),
@@ -104,7 +130,10 @@ impl LocalEngine {
         };
         let thread = std::thread::Builder::new()
             .name("weir-model".to_owned())
-            .spawn(move || driver.serve())?;
+            .spawn(move || {
+                let _closed = Closed(Arc::clone(&driver.shared));
+                driver.serve();
+            })?;
         Ok(Self {
             card,
             arch,
@@ -116,7 +145,8 @@ impl LocalEngine {
     }
 
     fn request(&self, request: &Request) -> batch::Request {
-        let room = self.arch.context.saturating_sub(request.prompt.len());
+        let context = usize::try_from(self.card.context_length).unwrap_or(usize::MAX);
+        let room = context.saturating_sub(request.prompt.len());
         let asked = request.max_tokens.and_then(|most| usize::try_from(most).ok());
         let ends = if request.ignore_eos {
             Vec::new()
@@ -173,7 +203,8 @@ impl Engine for LocalEngine {
             return Err(Refusal::Draining);
         }
         self.shared.open.fetch_add(1, Ordering::SeqCst);
-        inbox.push((request, sink));
+        let place = Place(Arc::clone(&self.shared));
+        inbox.push(Submitted { request, sink, place });
         drop(inbox);
         self.shared.requests.fetch_add(1, Ordering::Relaxed);
         self.shared.notify();
@@ -181,9 +212,15 @@ impl Engine for LocalEngine {
     }
 
     fn stats(&self) -> EngineStats {
+        let inbox = self.shared.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = self.shared.open.load(Ordering::SeqCst);
+        let waiting = inbox.len() as u64 + self.shared.waiting.load(Ordering::Relaxed);
+        drop(inbox);
+        // Whatever is open and does not wait runs, so that both together never miss a request.
+        let waiting = waiting.min(open);
         EngineStats {
-            running: self.shared.running.load(Ordering::Relaxed),
-            waiting: self.shared.waiting.load(Ordering::Relaxed),
+            running: open - waiting,
+            waiting,
             tokens: self.shared.tokens.load(Ordering::Relaxed),
             requests: self.shared.requests.load(Ordering::Relaxed),
         }
@@ -209,6 +246,7 @@ struct Stream {
     held: Option<u32>,
     /// Set once the model is done with it.
     ended: Option<FinishReason>,
+    _place: Place,
 }
 
 /// The thread's state.
@@ -240,7 +278,7 @@ impl Driver {
     fn take_in(&mut self) {
         self.shared.woken.store(false, Ordering::SeqCst);
         let new = std::mem::take(&mut *self.shared.inbox.lock().unwrap_or_else(PoisonError::into_inner));
-        for (request, sink) in new {
+        for Submitted { request, sink, place } in new {
             let prompt_tokens = u32::try_from(request.prompt.len()).unwrap_or(u32::MAX);
             match self.batcher.submit(request) {
                 Ok(id) => {
@@ -255,14 +293,15 @@ impl Driver {
                             usage,
                             held: None,
                             ended: None,
+                            _place: place,
                         },
                     );
                 }
                 Err(fault) => {
-                    self.shared.open.fetch_sub(1, Ordering::SeqCst);
                     sink.fail(EngineError {
                         message: fault.to_string(),
                     });
+                    drop(place);
                 }
             }
         }
@@ -299,13 +338,7 @@ impl Driver {
 
     fn forget_but_keep(&mut self, id: u64) -> Option<Stream> {
         self.batcher.cancel(id);
-        self.remove(id)
-    }
-
-    fn remove(&mut self, id: u64) -> Option<Stream> {
-        let stream = self.streams.remove(&id)?;
-        self.shared.open.fetch_sub(1, Ordering::SeqCst);
-        Some(stream)
+        self.streams.remove(&id)
     }
 
     fn deliver(&mut self, event: &Event) {
@@ -322,7 +355,7 @@ impl Driver {
                 self.finish_if_done(*request);
             }
             Event::Failed { request, fault } => {
-                if let Some(stream) = self.remove(*request) {
+                if let Some(stream) = self.streams.remove(request) {
                     stream.sink.fail(EngineError {
                         message: fault.to_string(),
                     });
@@ -360,7 +393,7 @@ impl Driver {
             .get(&id)
             .filter(|stream| stream.held.is_none())
             .and_then(|stream| stream.ended);
-        if let (Some(reason), Some(stream)) = (done, done.and_then(|_| self.remove(id))) {
+        if let (Some(reason), Some(stream)) = (done, done.and_then(|_| self.streams.remove(&id))) {
             stream.sink.finish(reason, stream.usage);
         }
     }
@@ -373,6 +406,7 @@ impl Driver {
         }
         // A consumer may have moved before its waker was set.
         self.look_at_consumers();
+        self.publish();
         if self.batcher.can_step() {
             return;
         }
@@ -390,8 +424,7 @@ impl Driver {
     }
 
     fn publish(&self) {
-        let (running, waiting) = self.batcher.load();
-        self.shared.running.store(running as u64, Ordering::Relaxed);
+        let (_, waiting) = self.batcher.load();
         self.shared.waiting.store(waiting as u64, Ordering::Relaxed);
     }
 }

@@ -13,9 +13,9 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
 use crate::{
+    engines::EngineArgs,
     exit::AlreadySaid,
     process::{ProcessArgs, Stop, Stops, print_ready, run_on},
-    worker::EngineArgs,
 };
 use child::{Child, Ended};
 use workers::Workers;
@@ -26,9 +26,9 @@ pub(crate) struct UpArgs {
     /// Address of the frontend.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8000")]
     listen: String,
-    /// Worker processes.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    processes: u16,
+    /// Worker processes. Default: 2, and 1 for a model.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    processes: Option<u16>,
     #[command(flatten)]
     engines: EngineArgs,
     /// Directory where workers and frontends find each other. Default: one of its own, removed at the end.
@@ -58,6 +58,9 @@ struct FrontendOptions {
     /// Allow to listen beyond loopback without API keys.
     #[arg(long)]
     insecure: bool,
+    /// Chat template to use instead of the model's.
+    #[arg(long, value_name = "FILE", requires = "model")]
+    chat_template: Option<OsString>,
 }
 
 impl FrontendOptions {
@@ -67,6 +70,7 @@ impl FrontendOptions {
             ("--progress-timeout", &self.progress_timeout),
             ("--stall-limit", &self.stall_limit),
             ("--api-key-file", &self.api_key_file),
+            ("--chat-template", &self.chat_template),
         ] {
             args.extend(value.iter().map(|value| flag_with(flag, value)));
         }
@@ -75,7 +79,7 @@ impl FrontendOptions {
 }
 
 /// `--flag=value`: also for values that look like flags.
-fn flag_with(flag: &str, value: &(impl AsRef<std::ffi::OsStr> + ?Sized)) -> OsString {
+pub(crate) fn flag_with(flag: &str, value: &(impl AsRef<std::ffi::OsStr> + ?Sized)) -> OsString {
     let mut arg = OsString::from(flag);
     arg.push("=");
     arg.push(value);
@@ -89,26 +93,34 @@ impl UpArgs {
             flag_with("--listen", &self.listen),
             flag_with("--run-dir", run_dir),
         ];
+        args.extend(self.engines.model().map(|model| flag_with("--model", model)));
         self.frontend.append_to(&mut args);
         self.append_threads(&mut args);
         args
     }
 
     fn worker_command(&self, run_dir: &PathBuf, name: &str) -> Vec<OsString> {
-        let engine = clap::ValueEnum::to_possible_value(&self.engines.engine);
-        let engine = engine
-            .map(|value| value.get_name().to_owned())
-            .unwrap_or_default();
         let mut args = vec![
             "worker".into(),
             flag_with("--run-dir", run_dir),
             flag_with("--name", name),
-            flag_with("--engine", &engine),
-            flag_with("--workers", &self.engines.workers.to_string()),
-            flag_with("--speedup", &self.engines.speedup.to_string()),
         ];
-        self.append_threads(&mut args);
+        self.engines.append_to(&mut args);
+        match (self.process.threads, self.engines.model()) {
+            // Processes that compute share the cores.
+            (None, Some(_)) if self.processes() > 1 => {
+                let cores = std::thread::available_parallelism().map_or(1, usize::from);
+                let share = (cores / usize::from(self.processes())).max(1);
+                args.push(flag_with("--threads", &share.to_string()));
+            }
+            _ => self.append_threads(&mut args),
+        }
         args
+    }
+
+    fn processes(&self) -> u16 {
+        let usual = if self.engines.model().is_some() { 1 } else { 2 };
+        self.processes.unwrap_or(usual)
     }
 
     fn append_threads(&self, args: &mut Vec<OsString>) {
@@ -125,6 +137,9 @@ impl UpArgs {
 /// # Errors
 /// A child cannot be started, the frontend ended by itself, or a second signal cut requests in progress.
 pub(crate) fn run(args: UpArgs) -> Result<()> {
+    args.engines.chosen()?;
+    // Before anything starts: it may take minutes, and a signal ends it.
+    args.engines.fetch()?;
     let process = args.process.clone();
     run_on(&process, start(args))
 }
@@ -150,13 +165,13 @@ async fn start(args: UpArgs) -> Result<()> {
         ready = frontend.ready() => ready.map_err(give_up)?,
         stop = stops.next() => return stop_all(stop, stops, frontend, Workers::default()).await,
     };
-    let commands = (0..args.processes).map(|index| {
+    let commands = (0..args.processes()).map(|index| {
         let name = format!("w{index}");
         let command = args.worker_command(&run_dir, &name);
         (name, command)
     });
     let mut workers = Workers::start(commands);
-    let engines = u64::from(args.processes) * u64::from(args.engines.workers);
+    let engines = u64::from(args.processes()) * u64::from(args.engines.workers);
     let serving = async {
         health::until_workers(&url, engines).await;
         print_ready(&url);

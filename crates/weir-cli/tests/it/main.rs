@@ -3,6 +3,7 @@
 mod bench;
 mod frontend;
 mod load;
+mod model;
 mod running;
 mod up;
 mod usage;

@@ -255,6 +255,12 @@ impl Gguf {
         }
     }
 
+    /// The bytes of an array's elements, as they are in the file.
+    #[must_use]
+    pub fn elements(&self, array: &Array) -> &[u8] {
+        self.map.bytes().get(array.range.clone()).unwrap_or_default()
+    }
+
     /// The byte strings of an array, in order.
     #[must_use]
     pub fn strings(&self, key: &str) -> Option<(usize, impl Iterator<Item = &[u8]>)> {

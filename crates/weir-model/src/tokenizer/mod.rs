@@ -9,9 +9,12 @@ mod spm;
 mod stream;
 mod vocab;
 
-use aho_corasick::{AhoCorasick, MatchKind};
+use std::borrow::Cow;
 
-use crate::gguf::Gguf;
+use aho_corasick::{AhoCorasick, MatchKind};
+use sha2::{Digest, Sha256};
+
+use crate::gguf::{Gguf, Value};
 use bpe::Bpe;
 use spm::SentencePiece;
 pub use stream::TextStream;
@@ -225,6 +228,47 @@ impl Tokenizer {
     /// Turns bytes into ids.
     #[must_use]
     pub fn encode(&self, input: &[u8], how: Encode) -> Vec<u32> {
+        self.encode_unmarked(input, how, None)
+    }
+
+    /// Whether a control token is written out in the text.
+    #[must_use]
+    pub fn has_control(&self, text: &str) -> bool {
+        self.control_at(text, 0).is_some()
+    }
+
+    /// The text with `mark` inside every control token that is written out in it. [`Self::encode_unmarked`] takes the
+    /// marks for no text at all, so that what was marked is plain text even where special tokens are parsed.
+    #[must_use]
+    pub fn mark_control(&self, text: &str, mark: char) -> String {
+        let (mut out, mut from) = (String::with_capacity(text.len() + 16), 0);
+        while let Some(second) = self.control_at(text, from) {
+            out.push_str(&text[from..second]);
+            out.push(mark);
+            from = second;
+        }
+        out.push_str(&text[from..]);
+        out
+    }
+
+    /// Where the second character of the first control token at or behind `from` begins. Every place counts where one
+    /// begins, also inside of another.
+    fn control_at(&self, text: &str, from: usize) -> Option<usize> {
+        let (cutter, mut from) = (self.all.as_ref()?, from);
+        loop {
+            let rest = aho_corasick::Input::new(text).range(from..);
+            let hit = cutter.automaton.find(rest)?;
+            let width = text[hit.start()..].chars().next().map_or(1, char::len_utf8);
+            from = hit.start() + width;
+            if self.is_control(cutter.ids[hit.pattern().as_usize()]) {
+                return Some(from);
+            }
+        }
+    }
+
+    /// Turns bytes into ids; `mark` separates special tokens as any text would, and goes.
+    #[must_use]
+    pub fn encode_unmarked(&self, input: &[u8], how: Encode, mark: Option<char>) -> Vec<u32> {
         let mut ids = Vec::with_capacity(input.len() / 3 + 2);
         if how.with_bos && self.add_bos {
             ids.extend(self.bos);
@@ -242,12 +286,12 @@ impl Tokenizer {
             cutter.automaton.find_iter(input).map(place)
         });
         for (begin, end, id) in found {
-            self.encode_plain(&input[from..begin], after_special, &mut ids);
+            self.encode_plain(&without(mark, &input[from..begin]), after_special, &mut ids);
             ids.push(id);
             after_special = true;
             from = end;
         }
-        self.encode_plain(&input[from..], after_special, &mut ids);
+        self.encode_plain(&without(mark, &input[from..]), after_special, &mut ids);
         if how.with_bos && self.add_eos {
             ids.extend(self.eos);
         }
@@ -289,6 +333,47 @@ impl Tokenizer {
         ids.iter().for_each(|id| self.piece(*id, false, &mut bytes));
         String::from_utf8_lossy(&bytes).into_owned()
     }
+}
+
+/// The bytes without a character.
+fn without(mark: Option<char>, bytes: &[u8]) -> Cow<'_, [u8]> {
+    let Some(mark) = mark else {
+        return Cow::Borrowed(bytes);
+    };
+    let (mut space, mut out, mut rest) = ([0; 4], Vec::with_capacity(bytes.len()), bytes);
+    let mark = mark.encode_utf8(&mut space).as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        if let Some(behind) = rest.strip_prefix(mark) {
+            rest = behind;
+        } else {
+            out.push(*first);
+            rest = behind;
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Names the tokenizer of a file: a digest of all that the file says about tokens. Files of one model share it, whatever
+/// their weights are stored as.
+#[must_use]
+pub fn fingerprint(gguf: &Gguf) -> String {
+    let mut hasher = Sha256::new();
+    let about = gguf
+        .metadata()
+        .filter(|(key, _)| key.starts_with("tokenizer.ggml."));
+    for (key, value) in about {
+        hasher.update(key.as_bytes());
+        match value {
+            Value::Array(array) => {
+                hasher.update(format!("\0{:?} {}\0", array.kind, array.count).as_bytes());
+                hasher.update(gguf.elements(array));
+            }
+            other => hasher.update(format!("\0{other:?}\0").as_bytes()),
+        }
+    }
+    let digest = hasher.finalize();
+    let hex: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("gguf-{hex}")
 }
 
 fn missing(key: &'static str) -> TokenizerError {

@@ -1,6 +1,8 @@
 //! Configuration of a frontend: a plain struct, its defaults and one `validate`.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use weir_engine::{PromptEncoder, tokenizer::Tokenizer};
 
 use super::auth::ApiKeys;
 
@@ -39,6 +41,9 @@ pub struct FrontendConfig {
     /// Sends the role of a streamed chat at once, before the first token, as some servers do; errors before the
     /// first token are then events instead of statuses. Default false.
     pub early_role: bool,
+    /// Turns prompts into token ids; workers with another tokenizer are not used. Default: the tokenizer that ships
+    /// with weir, which the mock and the scripted engine speak.
+    pub encoder: Arc<dyn PromptEncoder>,
 }
 
 impl Default for FrontendConfig {
@@ -59,6 +64,7 @@ impl Default for FrontendConfig {
             max_body: 32 << 20,
             migration_limit: 3,
             early_role: false,
+            encoder: Arc::new(Tokenizer::builtin()),
         }
     }
 }

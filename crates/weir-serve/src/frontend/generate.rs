@@ -25,7 +25,8 @@ use super::{
 };
 use crate::router::{self, Limits};
 
-/// A body this long is read on a blocking thread: parsing and tokenizing it would hold up the runtime's.
+/// A body this long is read on a blocking thread: parsing and tokenizing it would hold up the runtime's. So would a
+/// template that loops.
 const LONG_BODY: usize = 8 * 1024;
 
 /// Answers one request. `observed` is finished by whatever ends it.
@@ -59,13 +60,15 @@ fn check_load(app: &App) -> Result<(), ApiError> {
 }
 
 async fn read(app: &Arc<App>, endpoint: Endpoint, body: Bytes) -> Result<Prepared, ApiError> {
-    if body.len() < LONG_BODY {
-        return prepare(endpoint, &body, &app.fleet, app.tokenizer);
+    let encoder = Arc::clone(&app.config.encoder);
+    let slow = endpoint == Endpoint::Chat && encoder.runs_templates();
+    if body.len() < LONG_BODY && !slow {
+        return prepare(endpoint, &body, &app.fleet, &*encoder);
     }
     // As many at a time as there are cores: more would only make more threads. It is never closed.
     let _reading = app.readers.acquire().await;
     let app = Arc::clone(app);
-    let read = tokio::task::spawn_blocking(move || prepare(endpoint, &body, &app.fleet, app.tokenizer));
+    let read = tokio::task::spawn_blocking(move || prepare(endpoint, &body, &app.fleet, &*encoder));
     read.await
         .unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }

@@ -37,7 +37,6 @@ use tokio::{
     sync::{Semaphore, watch},
     time::Instant,
 };
-use weir_engine::tokenizer::Tokenizer;
 use weir_net::Node;
 
 use crate::{
@@ -78,7 +77,6 @@ pub(crate) struct App {
     config: FrontendConfig,
     node: Node,
     fleet: Arc<Fleet>,
-    tokenizer: &'static Tokenizer,
     metrics: Arc<Metrics>,
     connections: Arc<Connections>,
     ids: Ids,
@@ -118,12 +116,11 @@ impl Frontend {
         let listener = http::listen(addr).map_err(failed)?;
         let addr = listener.local_addr().map_err(failed)?;
         let registrations = discovery.watch().await?;
-        let tokenizer = Tokenizer::builtin();
+        let fleet = Arc::new(Fleet::new(config.encoder.fingerprint()));
         let app = App {
             config,
             node,
-            fleet: Arc::new(Fleet::new(tokenizer.fingerprint())),
-            tokenizer,
+            fleet,
             metrics: Arc::default(),
             connections: Arc::default(),
             ids: Ids::new().map_err(FrontendError::Random)?,

@@ -3,7 +3,7 @@
 //! Pure but for reading the fleet's snapshot. Invariant: a prompt that comes out fits the model's context together
 //! with the tokens asked for, and every token id in it is in the vocabulary.
 
-use weir_engine::{ModelCard, chat, tokenizer::Tokenizer};
+use weir_engine::{ModelCard, PromptEncoder, PromptError};
 
 use super::api::{ApiError, ChatRequest, CompletionRequest, Endpoint, Params, Prompt};
 use crate::router::{self, Fleet, Snapshot};
@@ -21,32 +21,33 @@ pub(crate) fn prepare(
     endpoint: Endpoint,
     body: &[u8],
     fleet: &Fleet,
-    tokenizer: &Tokenizer,
+    encoder: &dyn PromptEncoder,
 ) -> Result<Prepared, ApiError> {
     let snapshot = fleet.snapshot();
     let (params, prompts, param) = match endpoint {
         Endpoint::Chat => {
             let ChatRequest { params, messages } = ChatRequest::parse(body)?;
             let card = card(&snapshot, &params.model)?;
-            let bytes = messages.iter().map(|message| message.content.len()).sum();
-            check_bytes(bytes, card, tokenizer, "messages")?;
-            let turns = messages
+            let turns: Vec<_> = messages
                 .iter()
-                .map(|message| (message.role, message.content.as_str()));
-            (params, vec![chat::prompt(tokenizer, turns)], "messages")
+                .map(|message| (message.role, message.content.as_str()))
+                .collect();
+            let prompt = encoder.chat(&turns, most(card));
+            let prompt = prompt.map_err(|error| no_prompt(&error, card, "messages"))?;
+            (params, vec![prompt], "messages")
         }
         Endpoint::Completions => {
             let CompletionRequest { params, prompts } = CompletionRequest::parse(body)?;
             let card = card(&snapshot, &params.model)?;
             let prompts = prompts
                 .into_iter()
-                .map(|prompt| tokens(prompt, card, tokenizer))
+                .map(|prompt| tokens(prompt, card, encoder))
                 .collect::<Result<_, _>>()?;
             (params, prompts, "prompt")
         }
     };
     let card = card(&snapshot, &params.model)?;
-    check_ids(&params, tokenizer)?;
+    check_ids(&params, encoder)?;
     prompts
         .iter()
         .try_for_each(|prompt| check_context(prompt.len(), &params, card, param))?;
@@ -63,28 +64,27 @@ fn card<'a>(snapshot: &'a Snapshot, model: &str) -> Result<&'a ModelCard, ApiErr
     }
 }
 
-fn tokens(prompt: Prompt, card: &ModelCard, tokenizer: &Tokenizer) -> Result<Vec<u32>, ApiError> {
+fn tokens(prompt: Prompt, card: &ModelCard, encoder: &dyn PromptEncoder) -> Result<Vec<u32>, ApiError> {
     match prompt {
-        Prompt::Text(text) => {
-            check_bytes(text.len(), card, tokenizer, "prompt")?;
-            Ok(tokenizer.encode(text))
-        }
-        Prompt::Tokens(ids) => match ids.iter().find(|id| **id >= tokenizer.vocabulary_size()) {
-            Some(id) => Err(unknown_id("prompt", *id, tokenizer)),
+        Prompt::Text(text) => encoder
+            .text(&text, most(card))
+            .map_err(|error| no_prompt(&error, card, "prompt")),
+        Prompt::Tokens(ids) => match ids.iter().find(|id| **id >= encoder.vocabulary_size()) {
+            Some(id) => Err(unknown_id("prompt", *id, encoder)),
             None => Ok(ids),
         },
     }
 }
 
-fn unknown_id(param: &'static str, id: u32, tokenizer: &Tokenizer) -> ApiError {
-    let last = tokenizer.vocabulary_size().saturating_sub(1);
+fn unknown_id(param: &'static str, id: u32, encoder: &dyn PromptEncoder) -> ApiError {
+    let last = encoder.vocabulary_size().saturating_sub(1);
     ApiError::invalid(
         param,
         format!("{param} has token id {id}; the model's ids are 0 to {last}"),
     )
 }
 
-fn check_ids(params: &Params, tokenizer: &Tokenizer) -> Result<(), ApiError> {
+fn check_ids(params: &Params, encoder: &dyn PromptEncoder) -> Result<(), ApiError> {
     let biased = params
         .sampling
         .logit_bias
@@ -93,27 +93,26 @@ fn check_ids(params: &Params, tokenizer: &Tokenizer) -> Result<(), ApiError> {
     let stops = params.stop_token_ids.iter().map(|id| ("stop_token_ids", *id));
     match stops
         .chain(biased)
-        .find(|(_, id)| *id >= tokenizer.vocabulary_size())
+        .find(|(_, id)| *id >= encoder.vocabulary_size())
     {
-        Some((param, id)) => Err(unknown_id(param, id, tokenizer)),
+        Some((param, id)) => Err(unknown_id(param, id, encoder)),
         None => Ok(()),
     }
 }
 
-/// Refuses what cannot fit before time is spent on it.
-fn check_bytes(
-    bytes: usize,
-    card: &ModelCard,
-    tokenizer: &Tokenizer,
-    param: &'static str,
-) -> Result<(), ApiError> {
-    let fewest = tokenizer.fewest_tokens(bytes);
-    let context = card.context_length;
-    if fewest > usize::try_from(context).unwrap_or(usize::MAX) {
-        let message = format!("the model's context is {context} tokens; the prompt has at least {fewest}");
-        return Err(ApiError::context_length(param, message));
+/// Tokens of a prompt that could fit the model.
+fn most(card: &ModelCard) -> usize {
+    usize::try_from(card.context_length).unwrap_or(usize::MAX)
+}
+
+fn no_prompt(error: &PromptError, card: &ModelCard, param: &'static str) -> ApiError {
+    match error {
+        PromptError::TooLong { .. } => {
+            let message = format!("the model's context is {} tokens; {error}", card.context_length);
+            ApiError::context_length(param, message)
+        }
+        PromptError::Template(what) => ApiError::invalid(param, what),
     }
-    Ok(())
 }
 
 fn check_context(
