@@ -1,5 +1,7 @@
 //! A model behind frontend and plane: real processes, a tiny file with fixed weights.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 use std::{
     io::{Read, Write},
     net::TcpStream,
