@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::{instructions, loom, process, setup, steps::Steps, suite, tidy};
+use crate::{instructions, process, setup, steps::Steps, suite, tidy};
 
 /// Options of `cargo xtask test`.
 #[derive(Debug, Default, Args)]
@@ -41,7 +41,6 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
                 &["test", "--workspace", "--no-fail-fast"],
             ))
         });
-        steps.tests("loom models", || loom::counted(root));
         steps.check("instruction counts", || {
             instructions::run(root, &instructions::Options::default())
         });
