@@ -19,7 +19,7 @@ const START: &str = "start";
 pub(super) struct Weir;
 
 impl PlaneArm for Weir {
-    type Ticket = Vec<u8>;
+    type Ticket = String;
     type Frontend = Frontend;
     type Worker = Worker;
 }
@@ -39,7 +39,7 @@ fn config() -> NodeConfig {
 }
 
 impl FrontendEnd for Frontend {
-    type Ticket = Vec<u8>;
+    type Ticket = String;
     type Inbound = Anchor;
 
     async fn bind(_shape: &Shape, workers: &[String]) -> Result<Self> {
@@ -68,10 +68,10 @@ impl FrontendEnd for Frontend {
         Ok(())
     }
 
-    fn mint(&self, worker: usize) -> Result<(Anchor, Vec<u8>)> {
+    fn mint(&self, worker: usize) -> Result<(Anchor, String)> {
         let mut anchor = self.node.anchor();
         let peer = self.workers.get(worker).context("no such worker")?;
-        let ticket = anchor.mint(peer)?.to_bytes().to_vec();
+        let ticket = to_hex(&anchor.mint(peer)?.to_bytes());
         Ok((anchor, ticket))
     }
 
@@ -95,7 +95,7 @@ impl Inbound for Anchor {
 pub(super) struct Worker(Node);
 
 impl WorkerNode for Worker {
-    type Ticket = Vec<u8>;
+    type Ticket = String;
     type Outbound = Sender;
 
     async fn bind(_shape: &Shape, starter: Starter) -> Result<Self> {
@@ -116,8 +116,8 @@ impl WorkerNode for Worker {
         Ok(())
     }
 
-    async fn open(&self, ticket: Vec<u8>) -> Result<Sender> {
-        Ok(self.0.open(&Ticket::from_bytes(&ticket)?)?)
+    async fn open(&self, ticket: String) -> Result<Sender> {
+        Ok(self.0.open(&Ticket::from_bytes(&from_hex(&ticket)?)?)?)
     }
 
     fn written(&self) -> Option<Written> {
@@ -138,4 +138,28 @@ impl Outbound for Sender {
         drop(Self::finish(self));
         Ok(())
     }
+}
+
+/// A ticket as text: as a JSON array of numbers it would cost both sides more than the stream's start itself.
+fn to_hex(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
+    bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
+        .collect()
+}
+
+fn from_hex(text: &str) -> Result<Vec<u8>> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    anyhow::ensure!(rest.is_empty(), "a ticket of {} digits", text.len());
+    let digit = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .and_then(|value| u8::try_from(value).ok())
+    };
+    pairs
+        .iter()
+        .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?))
+        .collect::<Option<_>>()
+        .context("a ticket that is not hexadecimal")
 }
